@@ -1,0 +1,250 @@
+"""The catalogue of codes: one table for everything that is refused, denied, held or parked, printed by the docs and the API.
+
+A code is stable for ever. An HTTP error carries one; so do a denied, failed, held or parked refund and a refused message.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Code(StrEnum):
+    """Every code that can be met."""
+
+    # the call itself
+    MALFORMED_JSON = "MALFORMED_JSON"
+    INVALID_FIELD = "INVALID_FIELD"
+    UNKNOWN_FIELD = "UNKNOWN_FIELD"
+    BODY_TOO_LARGE = "BODY_TOO_LARGE"
+    RATE_LIMITED = "RATE_LIMITED"
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+    FORBIDDEN = "FORBIDDEN"
+    NOT_FOUND = "NOT_FOUND"
+    METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
+    IDEMPOTENCY_KEY_REQUIRED = "IDEMPOTENCY_KEY_REQUIRED"
+    IDEMPOTENCY_KEY_REUSED = "IDEMPOTENCY_KEY_REUSED"
+    # money
+    UNKNOWN_CURRENCY = "UNKNOWN_CURRENCY"
+    CURRENCY_MISMATCH = "CURRENCY_MISMATCH"
+    AMOUNT_REQUIRED = "AMOUNT_REQUIRED"
+    AMOUNT_AND_FULL = "AMOUNT_AND_FULL"
+    AMOUNT_NOT_INTEGER = "AMOUNT_NOT_INTEGER"
+    AMOUNT_NOT_POSITIVE = "AMOUNT_NOT_POSITIVE"
+    AMOUNT_TOO_LARGE = "AMOUNT_TOO_LARGE"
+    AMOUNT_NOT_SENDABLE = "AMOUNT_NOT_SENDABLE"
+    AMOUNT_UNREADABLE = "AMOUNT_UNREADABLE"
+    # what is named
+    ORDER_NOT_FOUND = "ORDER_NOT_FOUND"
+    PAYMENT_NOT_FOUND = "PAYMENT_NOT_FOUND"
+    AMBIGUOUS_PAYMENT = "AMBIGUOUS_PAYMENT"
+    REFUND_NOT_FOUND = "REFUND_NOT_FOUND"
+    ORDER_CONFLICT = "ORDER_CONFLICT"
+    # people
+    SELF_APPROVAL = "SELF_APPROVAL"
+    ROLE_TOO_LOW = "ROLE_TOO_LOW"
+    PERSON_REQUIRED = "PERSON_REQUIRED"
+    SECOND_PERSON_REQUIRED = "SECOND_PERSON_REQUIRED"
+    # decisions and other messages
+    TERMS_CHANGED = "TERMS_CHANGED"
+    ALREADY_DECIDED = "ALREADY_DECIDED"
+    REVIEW_EXPIRED = "REVIEW_EXPIRED"
+    CONSENT_EXPIRED = "CONSENT_EXPIRED"
+    NOT_AWAITING_REVIEW = "NOT_AWAITING_REVIEW"
+    NOT_AWAITING_CONSENT = "NOT_AWAITING_CONSENT"
+    NOT_REVISABLE = "NOT_REVISABLE"
+    TERMS_UNCHANGED = "TERMS_UNCHANGED"
+    TOO_LATE = "TOO_LATE"
+    NOT_PARKED = "NOT_PARKED"
+    SETTLEMENT_NOT_FOUND = "SETTLEMENT_NOT_FOUND"
+    SETTLEMENT_MISMATCH = "SETTLEMENT_MISMATCH"
+    SETTLEMENT_CONTRADICTED = "SETTLEMENT_CONTRADICTED"
+    ATTEMPT_OPEN = "ATTEMPT_OPEN"
+    MESSAGE_UNBACKED = "MESSAGE_UNBACKED"
+    MESSAGE_MALFORMED = "MESSAGE_MALFORMED"
+    # denials
+    POLICY_DENIED = "POLICY_DENIED"
+    NOT_COVERED = "NOT_COVERED"
+    OUT_OF_SCOPE = "OUT_OF_SCOPE"
+    OUTSIDE_WINDOW = "OUTSIDE_WINDOW"
+    LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
+    EXCEEDS_REFUNDABLE = "EXCEEDS_REFUNDABLE"
+    ALREADY_REFUNDED = "ALREADY_REFUNDED"
+    ALREADY_RETURNED = "ALREADY_RETURNED"
+    PAYMENT_DISPUTED = "PAYMENT_DISPUTED"
+    PAYMENT_NOT_CAPTURED = "PAYMENT_NOT_CAPTURED"
+    PAYMENT_MISSING = "PAYMENT_MISSING"
+    REVIEWER_DENIED = "REVIEWER_DENIED"
+    CONSENT_DECLINED = "CONSENT_DECLINED"
+    # held
+    EMERGENCY_STOP = "EMERGENCY_STOP"
+    PROCESSOR_UNREACHABLE = "PROCESSOR_UNREACHABLE"
+    TERMS_EXPIRED = "TERMS_EXPIRED"
+    # failed and parked
+    PROCESSOR_REFUSED = "PROCESSOR_REFUSED"
+    PROCESSOR_FAILED = "PROCESSOR_FAILED"
+    OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
+    RESPONSE_MISMATCH = "RESPONSE_MISMATCH"
+    IDEMPOTENCY_CONFLICT = "IDEMPOTENCY_CONFLICT"
+    STATUS_UNKNOWN = "STATUS_UNKNOWN"
+    PENDING_TOO_LONG = "PENDING_TOO_LONG"
+    # parts that are down
+    STORE_UNAVAILABLE = "STORE_UNAVAILABLE"
+    ORCHESTRATOR_UNAVAILABLE = "ORCHESTRATOR_UNAVAILABLE"
+    PROCESSOR_UNAVAILABLE = "PROCESSOR_UNAVAILABLE"
+    INTERNAL = "INTERNAL"
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a code means: its HTTP status (0 when it is never an HTTP error), the meaning, the remedy, and whether the same call may be repeated."""
+
+    http: int
+    meaning: str
+    remedy: str
+    retryable: bool = False
+
+
+_C = Code
+CATALOGUE: dict[Code, Meaning] = {
+    _C.MALFORMED_JSON: Meaning(400, "The body is not JSON.", "Send one JSON object."),
+    _C.INVALID_FIELD: Meaning(422, "A field has a wrong type or value.", "Correct the named field."),
+    _C.UNKNOWN_FIELD: Meaning(422, "The body has a field this call does not take.", "Remove or rename the named field."),
+    _C.BODY_TOO_LARGE: Meaning(413, "The body is larger than this call takes.", "Shorten it; long text is cut by the sender, never here."),
+    _C.RATE_LIMITED: Meaning(429, "Too many calls with this key.", "Wait for Retry-After seconds, then repeat.", retryable=True),
+    _C.UNAUTHENTICATED: Meaning(401, "The key is missing, unknown, expired or revoked.", "Send Authorization: Bearer with a current key."),
+    _C.FORBIDDEN: Meaning(403, "This key does not hold the role the call needs.", "Use a key with the named role."),
+    _C.NOT_FOUND: Meaning(404, "There is nothing at this address.", "Check the address against the API description."),
+    _C.METHOD_NOT_ALLOWED: Meaning(405, "This address does not take that method.", "Use a method the API description names."),
+    _C.IDEMPOTENCY_KEY_REQUIRED: Meaning(
+        400,
+        "The Idempotency-Key header is missing or malformed.",
+        "Send 1 to 255 printable ASCII characters, new for each refund.",
+    ),
+    _C.IDEMPOTENCY_KEY_REUSED: Meaning(422, "This Idempotency-Key was used with another body.", "Use a new key for a new refund."),
+    _C.UNKNOWN_CURRENCY: Meaning(422, "The currency cannot be refunded here.", "Use the payment's currency, as a three-letter code."),
+    _C.CURRENCY_MISMATCH: Meaning(422, "The currency is not the payment's.", "Ask in the payment's currency; nothing is converted."),
+    _C.AMOUNT_REQUIRED: Meaning(422, "Neither an amount nor full was given.", "Send amount with currency, or full: true."),
+    _C.AMOUNT_AND_FULL: Meaning(422, "Both an amount and full were given.", "Send one of the two."),
+    _C.AMOUNT_NOT_INTEGER: Meaning(422, "The amount is not a JSON integer.", "Send minor units as an integer, such as 3000 for $30.00."),
+    _C.AMOUNT_NOT_POSITIVE: Meaning(422, "The amount is not above zero.", "Ask for at least 1 minor unit, or full: true."),
+    _C.AMOUNT_TOO_LARGE: Meaning(422, "The amount is larger than any payment.", "Check the unit: amounts are minor units."),
+    _C.AMOUNT_NOT_SENDABLE: Meaning(422, "The currency's smallest step does not divide the amount.", "Ask for one of the named amounts."),
+    _C.AMOUNT_UNREADABLE: Meaning(422, "The text is not an amount as that locale writes it.", "Write it like the example."),
+    _C.ORDER_NOT_FOUND: Meaning(404, "This customer has no such order.", "Check order_id and customer_id; send the order first."),
+    _C.PAYMENT_NOT_FOUND: Meaning(404, "The order has no such payment.", "Check payment_id against the order."),
+    _C.AMBIGUOUS_PAYMENT: Meaning(
+        409,
+        "The order has several payments and none was named.",
+        "Repeat with one of the named payments as payment_id.",
+    ),
+    _C.REFUND_NOT_FOUND: Meaning(404, "There is no such refund in sight of this key.", "Check the id and whose key it is."),
+    _C.ORDER_CONFLICT: Meaning(
+        409,
+        "The order contradicts what is recorded.",
+        "A payment stays with its order and customer; correct the named field.",
+    ),
+    _C.SELF_APPROVAL: Meaning(403, "Who asked for these terms cannot approve them.", "Ask another person."),
+    _C.ROLE_TOO_LOW: Meaning(403, "These terms need a higher role.", "Ask somebody with the named role."),
+    _C.PERSON_REQUIRED: Meaning(403, "Only a person may do this, never a service or an agent.", "Use a person's own key."),
+    _C.SECOND_PERSON_REQUIRED: Meaning(409, "A second person must say the same.", "Ask another settler to repeat the call."),
+    _C.TERMS_CHANGED: Meaning(409, "The terms are not the ones you saw.", "Read the refund again and decide on its present terms_hash."),
+    _C.ALREADY_DECIDED: Meaning(409, "Somebody has decided otherwise.", "Read the refund; the first decision stands."),
+    _C.REVIEW_EXPIRED: Meaning(409, "The time for a decision is over.", "Read the refund; ask for a new one if it has expired."),
+    _C.CONSENT_EXPIRED: Meaning(409, "The time for consent is over.", "Ask for a new refund."),
+    _C.NOT_AWAITING_REVIEW: Meaning(409, "This refund does not wait for a reviewer.", "Read the refund for what it waits for."),
+    _C.NOT_AWAITING_CONSENT: Meaning(409, "This refund does not wait for consent.", "Read the refund for what it waits for."),
+    _C.NOT_REVISABLE: Meaning(409, "The terms can no longer be changed.", "Ask for a new refund."),
+    _C.TERMS_UNCHANGED: Meaning(
+        422, "The revision changes nothing.", "Change amount, payment or reason, or decide on the terms as they are."
+    ),
+    _C.TOO_LATE: Meaning(409, "It was already sent, or is over.", "Read the refund for how it stands."),
+    _C.NOT_PARKED: Meaning(409, "Only a parked refund can be settled by hand.", "Read the refund for how it stands."),
+    _C.SETTLEMENT_NOT_FOUND: Meaning(
+        409, "The processor does not know this refund id.", "Check processor_refund_id in the processor's dashboard."
+    ),
+    _C.SETTLEMENT_MISMATCH: Meaning(
+        409,
+        "The processor's refund is not the one that was approved.",
+        "Compare payment, amount and currency; the differences are named.",
+    ),
+    _C.SETTLEMENT_CONTRADICTED: Meaning(409, "The processor's list shows that it was refunded.", "Settle as refunded with the named id."),
+    _C.ATTEMPT_OPEN: Meaning(409, "A request may still be under way.", "Repeat after the named time.", retryable=True),
+    _C.MESSAGE_UNBACKED: Meaning(
+        0, "A message names no recorded decision or instruction.", "Send it through the API, which records it first."
+    ),
+    _C.MESSAGE_MALFORMED: Meaning(0, "A message could not be read.", "Send it through the API."),
+    _C.POLICY_DENIED: Meaning(0, "A rule of the policy denies it.", "See the checks; the policy's text is quoted."),
+    _C.NOT_COVERED: Meaning(0, "No rule of the policy covers it, and what is not covered is refused.", "See the checks."),
+    _C.OUT_OF_SCOPE: Meaning(
+        422,
+        "Only money from a captured payment is returned here: no credits, payouts or goodwill payments.",
+        "Use the system meant for it.",
+    ),
+    _C.OUTSIDE_WINDOW: Meaning(0, "The return window is over.", "See the checks for its last instant."),
+    _C.LIMIT_EXCEEDED: Meaning(0, "A limit over time is used up.", "See the checks for what is left and when."),
+    _C.EXCEEDS_REFUNDABLE: Meaning(0, "It is more than is still refundable.", "Ask for at most the refundable amount shown."),
+    _C.ALREADY_REFUNDED: Meaning(0, "Nothing of this payment is left to refund.", "Look at the payment's earlier refunds."),
+    _C.ALREADY_RETURNED: Meaning(0, "The money went back through a lost dispute.", "Nothing more is due."),
+    _C.PAYMENT_DISPUTED: Meaning(0, "The payment is disputed; a refund would pay twice.", "Answer the dispute first."),
+    _C.PAYMENT_NOT_CAPTURED: Meaning(
+        0, "No money was taken that could be returned.", "Wait until the payment has succeeded, or cancel it."
+    ),
+    _C.PAYMENT_MISSING: Meaning(0, "The processor does not know this payment.", "Check the payment's id and mode on the order."),
+    _C.REVIEWER_DENIED: Meaning(0, "A reviewer denied it.", "See the decision and its note."),
+    _C.CONSENT_DECLINED: Meaning(0, "The customer declined these terms.", "Ask for a new refund if other terms are wanted."),
+    _C.EMERGENCY_STOP: Meaning(0, "An operator has stopped all refunds.", "It goes on when an operator resumes."),
+    _C.PROCESSOR_UNREACHABLE: Meaning(0, "The processor cannot be reached.", "It is tried again by itself; nothing was sent."),
+    _C.TERMS_EXPIRED: Meaning(0, "The terms expired while the refund was held.", "It is quoted again by itself."),
+    _C.PROCESSOR_REFUSED: Meaning(
+        0,
+        "The processor definitely refused; no money moved.",
+        "See the processor's words; a new refund needs a new decision.",
+    ),
+    _C.PROCESSOR_FAILED: Meaning(
+        0,
+        "The processor accepted the refund and later failed it; the money came back.",
+        "Arrange another way with the customer; nothing is sent again by itself.",
+    ),
+    _C.OUTCOME_UNKNOWN: Meaning(0, "Nobody can know yet whether the money moved.", "Look in the processor's dashboard, then settle."),
+    _C.RESPONSE_MISMATCH: Meaning(0, "The processor's answer is not what was approved.", "Compare in the dashboard, then settle."),
+    _C.IDEMPOTENCY_CONFLICT: Meaning(
+        0, "The processor knows our key with other content.", "Look the refund up in the dashboard, then settle."
+    ),
+    _C.STATUS_UNKNOWN: Meaning(0, "The processor reports a status this version does not know.", "Look in the dashboard, then settle."),
+    _C.PENDING_TOO_LONG: Meaning(0, "The processor has not finished within 45 days.", "Ask the processor, then settle."),
+    _C.STORE_UNAVAILABLE: Meaning(
+        503,
+        "The database cannot be reached; nothing was stored.",
+        "Repeat with the same Idempotency-Key after Retry-After seconds.",
+        retryable=True,
+    ),
+    _C.ORCHESTRATOR_UNAVAILABLE: Meaning(
+        503,
+        "The workflow engine cannot be reached; what was recorded is delivered later.",
+        "Read the refund, or repeat the same call.",
+        retryable=True,
+    ),
+    _C.PROCESSOR_UNAVAILABLE: Meaning(503, "The processor cannot be asked just now.", "Repeat later.", retryable=True),
+    _C.INTERNAL: Meaning(
+        500,
+        "Something unexpected went wrong here; it was logged.",
+        "Repeat with the same Idempotency-Key; give the request id to support.",
+        retryable=True,
+    ),
+}
+
+
+class RefundError(Exception):
+    """A refusal somebody can act on: a stable code, a sentence, the field it is about, and ids.
+
+    Deliberately an exception of the domain: the API turns it into ``application/problem+json``, the terminal into one line. ``detail`` never
+    contains secrets or customer text.
+    """
+
+    def __init__(self, code: Code, detail: str | None = None, *, field: str | None = None, **ids: Any) -> None:
+        self.code = code
+        self.meaning = CATALOGUE[code]
+        self.detail = detail or self.meaning.meaning
+        self.field = field
+        self.ids = ids
+        super().__init__(f"{code}: {self.detail}")

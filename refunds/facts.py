@@ -1,0 +1,169 @@
+"""The facts a policy may use: gathered by the store, judged by ``refunds.policy``, recorded with the decision.
+
+A fact that is not known is ``None``; a rule that needs it sends the refund to a person (promise P11). Facts that a model supplied
+(``classification``) can add requirements and never satisfy or remove one (promise P10).
+"""
+
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from refunds.classification import Intent, Proposal
+from refunds.clock import rfc3339
+from refunds.processor import DisputeState, PaymentStatus
+from refunds.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """What is asked for. ``amount`` is in API units; ``amount_named_by_customer`` says that the authenticated customer named exactly this amount.
+
+    ``extracted`` is true when order, amount or reason were read from free text by a classifier instead of being given by the caller.
+    """
+
+    amount: int
+    currency: str
+    full: bool
+    reason: Reason | None
+    channel: str | None
+    agent_id: str | None
+    requested_at: datetime
+    amount_named_by_customer: bool
+    customer_authenticated: bool
+    extracted: bool = False
+    possible_duplicate_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OrderFacts:
+    """The merchant's order. ``placed_at`` starts nothing by itself: the window counts from ``delivered_at``."""
+
+    version: int
+    placed_at: datetime | None
+    delivered_at: datetime | None
+    categories: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentFacts:
+    """The payment, live from the processor; amounts in API units."""
+
+    status: PaymentStatus
+    currency: str
+    captured: int
+    capturable: int
+    remaining: int
+    dispute: DisputeState
+    risk_level: str
+    refunds_made: int
+
+
+@dataclass(frozen=True, slots=True)
+class CustomerFacts:
+    """The customer's history with us, across agents and channels. Amounts are in the request's currency; shares in percent.
+
+    ``today`` is the calendar day of the policy's zone, ``week`` the seven days up to now. Counted are refunds that reserve or succeeded, without
+    this one.
+    """
+
+    account_age_days: int | None
+    orders: int
+    refunds: int
+    share_refunded_percent: int | None
+    amount_today: int
+    refunds_week: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingFacts:
+    """The classification, reduced to what may make a refund stricter. ``failed`` means that nobody could read the text."""
+
+    failed: bool
+    intent: Intent | None
+    proposal: Proposal | None
+    confidence: int
+    manipulation: tuple[str, ...] = ()
+    contradictions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything one decision rests on. ``reading`` is ``None`` when there was no free text to read."""
+
+    at: datetime
+    request: RequestFacts
+    order: OrderFacts
+    payment: PaymentFacts
+    customer: CustomerFacts
+    reading: ReadingFacts | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """The facts as JSON values (times as RFC 3339), for the record and for custom rules."""
+        return _plain(asdict(self))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
+    return rfc3339(value) if isinstance(value, datetime) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One rung of a review ladder: who is asked, when they are reminded, and until when they may decide (seconds from reaching the rung)."""
+
+    queue: str
+    role: str
+    remind_after_s: int
+    decide_within_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A review that is required: the least role, how many different persons, and the ladder that silence climbs."""
+
+    role: str
+    people: int
+    ladder: tuple[Rung, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One rule, judged: what was observed, the limit it was held against, and what it leads to, all in words that a person can read.
+
+    ``result`` is one of ``pass``, ``require_consent``, ``require_review``, ``deny``, ``answer``.
+    """
+
+    id: str
+    text: str
+    observed: str
+    limit: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyDecision:
+    """What the policy makes of the facts. The same facts and the same version give the same decision, for ever.
+
+    ``outcome`` is ``proceed``, ``deny`` or ``answer``. With ``proceed``, what is still required is the union over all rules: ``consent`` (and within
+    how many seconds) and ``review``. ``code`` and ``explanation`` say why when it is not ``proceed``; ``policy_text`` quotes what it rests on.
+    ``terms_valid_s`` is how long exact terms hold once everything required is there.
+    """
+
+    outcome: str
+    tier: int
+    consent: bool
+    consent_within_s: int
+    review: Review | None
+    checks: tuple[Check, ...]
+    terms_valid_s: int
+    code: str | None = None
+    explanation: str = ""
+    policy_text: str = ""
+    signals: tuple[str, ...] = field(default_factory=tuple[str, ...])
+
+    def plain(self) -> dict[str, Any]:
+        """The decision as JSON values, for the record."""
+        return _plain(asdict(self))

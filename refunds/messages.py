@@ -1,0 +1,96 @@
+"""What travels through Temporal: our own ids, statuses, times and verdicts. Small, and free of personal data (promise P9).
+
+One value in, one value out, so that fields can be added; unknown fields are tolerated here (and refused over HTTP). Every message names a stored
+row, and the store is believed, so access to Temporal alone approves nothing.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+WORKFLOW_TYPE = "RefundWorkflow"
+
+QUEUE_REFUNDS = "refunds"
+QUEUE_CLASSIFY = "classify"
+QUEUE_PAYMENTS = "payments"
+
+
+class Step:
+    """Names of the activities: the workflow calls them by name and never imports them."""
+
+    PREPARE = "prepare"
+    CLASSIFY = "classify"
+    READ_PAYMENT = "read_payment"
+    APPLY = "apply_message"
+    DEADLINE = "pass_deadline"
+    RESUME = "resume"
+    SUBMIT = "submit"
+    CONCLUDE = "conclude"
+    RECONCILE = "reconcile"
+    SETTLE = "settle"
+
+
+@dataclass(frozen=True)
+class RefundInput:
+    """The input of a refund's run."""
+
+    refund: str
+
+
+@dataclass(frozen=True)
+class StepInput:
+    """The input of every step: the refund, and for messages the kind and the id of the stored row."""
+
+    refund: str
+    kind: str = ""
+    message: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Where a refund stands, as the store says: what the workflow acts on and shows to operators.
+
+    ``needs`` names a step of another role that must run before this one can go on (``classify`` or ``read_payment``), or is empty. ``wake_at`` is the next
+    instant at which something is due by itself (reminder, escalation, expiry, poll), ``review_by`` the one a person is held to. ``refused`` is the code when
+    the message that led here changed nothing.
+    """
+
+    refund: str
+    status: str
+    revision: int = 0
+    needs: str = ""
+    waits_for: str = ""
+    runbook: str = ""
+    tier: str = ""
+    queue: str = ""
+    amount: int = 0
+    currency: str = ""
+    order: str = ""
+    payment: str = ""
+    terms_hash: str = ""
+    since: datetime | None = None
+    wake_at: datetime | None = None
+    review_by: datetime | None = None
+    code: str = ""
+    refused: str = ""
+    refused_detail: str = ""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A signal or update: ``id`` names the recorded decision or instruction; the rest is only for people who read the history."""
+
+    id: str
+    revision: int = 0
+    terms_hash: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The answer to an update: how the refund stands now, and ``refused`` (a code) when the message changed nothing."""
+
+    refund: str
+    status: str
+    revision: int
+    refused: str = ""
+    detail: str = ""

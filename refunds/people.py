@@ -1,0 +1,45 @@
+"""Who may do what. Rules about people compare *persons*: every key belongs to a person, a service or an agent, and only persons decide."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class PrincipalKind(StrEnum):
+    """Whom a key belongs to."""
+
+    PERSON = "person"
+    SERVICE = "service"
+    AGENT = "agent"
+
+
+class Role(StrEnum):
+    """What a key may be used for. Roles do not imply each other, except that a manager may do what a reviewer may."""
+
+    REQUESTER = "requester"
+    INTEGRATOR = "integrator"
+    REVIEWER = "reviewer"
+    MANAGER = "manager"
+    FRAUD = "fraud"
+    SETTLER = "settler"
+    OPERATOR = "operator"
+    AUDITOR = "auditor"
+
+
+PERSONS_ONLY = frozenset({Role.REVIEWER, Role.MANAGER, Role.FRAUD, Role.SETTLER})
+"""Roles a service or an agent can never hold: they judge, and only a person can be held to a judgement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who is calling: the principal, the kind, its roles, and the integration its idempotency keys belong to."""
+
+    principal_id: str
+    name: str
+    kind: PrincipalKind
+    roles: frozenset[Role] = field(default_factory=frozenset[Role])
+    integration: str = ""
+
+    def has(self, *wanted: Role) -> bool:
+        """Tell whether one of the wanted roles is held; a manager also counts as a reviewer."""
+        held = self.roles | {Role.REVIEWER} if Role.MANAGER in self.roles else self.roles
+        return any(role in held for role in wanted)

@@ -1,0 +1,167 @@
+"""What a payment processor tells us, in our words, and the three ways a call can go wrong.
+
+Processors (Stripe first) translate their answers into these values and their errors into :class:`Refused`, :class:`NotSent` or
+:class:`Unknown`; nothing else of a processor is known outside ``activities/processors``.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from refunds.errors import Code
+from refunds.money import Money
+from refunds.status import Event
+
+
+class PaymentStatus(StrEnum):
+    """A payment's state at the processor, decoupled from its own vocabulary."""
+
+    CAPTURED = "captured"
+    AUTHORISED = "authorised"
+    PROCESSING = "processing"
+    CANCELED = "canceled"
+    INCOMPLETE = "incomplete"
+    UNKNOWN = "unknown"
+
+
+class RefundState(StrEnum):
+    """The five states Stripe's refunds have, and one for what this version does not know."""
+
+    PENDING = "pending"
+    REQUIRES_ACTION = "requires_action"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    UNKNOWN = "unknown"
+
+    @property
+    def counts(self) -> bool:
+        """Whether its amount is no longer refundable. An unknown state counts: it is never guessed to be free."""
+        return self not in (RefundState.FAILED, RefundState.CANCELED)
+
+
+class DisputeState(StrEnum):
+    """The strongest dispute of a payment, by what it does to a refund (design, section 4)."""
+
+    NONE = "none"
+    INQUIRY = "inquiry"
+    OPEN = "open"
+    LOST = "lost"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorRefund:
+    """A refund as the processor shows it. ``operation`` is our operation id from its metadata, or ``None`` when it is not ours."""
+
+    id: str
+    processor_payment: str
+    amount: int
+    currency: str
+    state: RefundState
+    raw_state: str
+    operation: str | None = None
+    failure_reason: str | None = None
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentState:
+    """A payment read live: what was captured, every refund to the last page, disputes and risk.
+
+    ``captured`` and ``capturable`` are in API units of ``currency``. ``read_at`` is our clock's time when the reading began: nothing later is in it.
+    """
+
+    processor_payment: str
+    status: PaymentStatus
+    currency: str
+    captured: int
+    capturable: int
+    refunds: tuple[ProcessorRefund, ...]
+    dispute: DisputeState
+    risk_level: str
+    read_at: datetime
+    charge: str | None = None
+    raw_status: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenRequest:
+    """The exact request of an operation, frozen before its first attempt and repeated byte for byte (field report 5).
+
+    ``params`` are the processor's own parameters as plain JSON; ``idempotency_key`` depends on the operation id, the kind and the mode, and on
+    nothing else (field reports 1 and 3).
+    """
+
+    operation: str
+    kind: str
+    processor_payment: str
+    amount: int
+    currency: str
+    idempotency_key: str
+    params: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class ProcessorError(Exception):
+    """A call that did not end with an answer we can record. ``reason`` is one of the fixed words of the error map; ``detail`` names no secret."""
+
+    def __init__(self, reason: str, detail: str = "", *, code: str | None = None, retry_after: int | None = None) -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+        self.detail = detail
+        self.code = code
+        self.retry_after = retry_after
+
+
+class Refused(ProcessorError):
+    """The processor definitely said no: no money moved by this call. Releases the money, if no other attempt is uncertain."""
+
+
+class NotSent(ProcessorError):
+    """Certainly nothing was done: no connection was made, or the processor says it did not begin. May be tried again."""
+
+
+class Unknown(ProcessorError):
+    """Nobody can tell whether the money moved. Never concluded from; looked up, then parked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What an answer means for the refund: the event to apply, and the code when it is not plainly good."""
+
+    event: Event
+    code: Code | None = None
+    detail: str = ""
+
+
+_BY_STATE: dict[RefundState, Conclusion] = {
+    RefundState.PENDING: Conclusion(Event.PROCESSOR_PENDING),
+    RefundState.REQUIRES_ACTION: Conclusion(Event.PROCESSOR_PENDING),
+    RefundState.SUCCEEDED: Conclusion(Event.PROCESSOR_SUCCEEDED),
+    RefundState.FAILED: Conclusion(Event.PROCESSOR_FAILED, Code.PROCESSOR_FAILED),
+    RefundState.CANCELED: Conclusion(Event.PROCESSOR_FAILED, Code.PROCESSOR_FAILED),
+    RefundState.UNKNOWN: Conclusion(Event.PARK, Code.STATUS_UNKNOWN),
+}
+
+
+def conclude(refund: ProcessorRefund, *, amount: Money, processor_payment: str) -> Conclusion:
+    """Compare the processor's refund with what was approved, then read its state.
+
+    A difference in payment, amount or currency parks whatever the state says (field report 29); a state that is not known parks (field report 16).
+    """
+    differences = [
+        f"{name}: approved {approved}, answered {answered}"
+        for name, approved, answered in (
+            ("payment", processor_payment, refund.processor_payment),
+            ("amount", amount.amount, refund.amount),
+            ("currency", amount.currency, refund.currency.upper()),
+        )
+        if approved != answered
+    ]
+    if differences:
+        return Conclusion(Event.PARK, Code.RESPONSE_MISMATCH, "; ".join(differences))
+    found = _BY_STATE[refund.state]
+    if refund.state is RefundState.UNKNOWN:
+        return Conclusion(found.event, found.code, f"the processor reports {refund.raw_state[:60]!r}")
+    return Conclusion(found.event, found.code, refund.failure_reason or "")

@@ -1,0 +1,134 @@
+"""All settings, in one typed class, read from the environment. ``refunds config`` prints them with secrets masked.
+
+Temporal's address, namespace and TLS are not here: they come from Temporal's own standard environment configuration (``TEMPORAL_ADDRESS`` and the rest,
+or its TOML file), read strictly.
+"""
+
+import base64
+import binascii
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, Self
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Mode(StrEnum):
+    """Which of the processor's worlds this installation belongs to."""
+
+    TEST = "test"
+    LIVE = "live"
+
+
+class ClassifierKind(StrEnum):
+    """Which reader is used for free text."""
+
+    RULES = "rules"
+    MODEL = "model"
+
+
+Seconds = Annotated[float, Field(gt=0, le=86_400 * 400)]
+
+
+class Settings(BaseSettings):
+    """Every setting with its default. Each process is given only the secrets its role needs; an absent secret is ``None``."""
+
+    model_config = SettingsConfigDict(extra="ignore", env_prefix="", case_sensitive=False, frozen=True)
+
+    # PostgreSQL: each process has its own login. A role that is absent here is not hosted by the process.
+    database_url: SecretStr = SecretStr("postgresql://refunds_api@127.0.0.1:54329/refunds")
+    database_url_refunds: SecretStr | None = None
+    database_url_classify: SecretStr | None = None
+    database_url_payments: SecretStr | None = None
+    database_pool_size: int = Field(default=10, ge=1, le=200)
+    database_lock_timeout_ms: int = Field(default=500, ge=50, le=5_000)
+    database_statement_timeout_ms: int = Field(default=10_000, ge=100, le=600_000)
+
+    # Stripe (or the sandbox): only the payments role holds the key.
+    refunds_mode: Mode = Mode.TEST
+    stripe_api_key: SecretStr | None = None
+    stripe_api_base: str | None = None
+    stripe_api_version: str = "2026-08-26.dahlia"
+    stripe_connect_timeout_s: Seconds = 3
+    stripe_read_timeout_s: Seconds = 20
+
+    # Submitting.
+    submit_send_within_s: Seconds = 2
+    submit_safe_window_s: Annotated[float, Field(gt=0, lt=86_400)] = 23 * 3600
+    submit_max_attempts: int = Field(default=8, ge=1, le=100)
+    submit_retry_initial_s: Seconds = 1
+    submit_retry_max_s: Seconds = 300
+    payment_snapshot_max_age_s: Seconds = 30
+    pending_poll_initial_s: Seconds = 30
+    pending_poll_max_s: Seconds = 12 * 3600
+    pending_give_up_s: Seconds = 45 * 86_400
+    held_recheck_s: Seconds = 60
+    parked_escalate_s: Seconds = 86_400
+
+    # Customer text is encrypted under keys that this one wraps: 32 bytes, base64. Held by the API and the classify role.
+    refunds_text_key: SecretStr | None = None
+
+    # The reader of free text.
+    classifier: ClassifierKind = ClassifierKind.RULES
+    model: str | None = None
+    model_api_key: SecretStr | None = None
+    model_base_url: str | None = None
+    model_timeout_s: Seconds = 20
+    model_max_output_bytes: int = Field(default=65_536, ge=1_024, le=10_000_000)
+
+    # HTTP.
+    api_host: str = "127.0.0.1"
+    api_port: int = Field(default=8080, ge=0, le=65_535)
+    api_max_body_bytes: int = Field(default=1_048_576, ge=1_024)
+    api_rate_per_minute: int = Field(default=6_000, ge=1)
+    api_quote_wait_s: Seconds = 1
+    api_decision_wait_s: Seconds = 5
+    temporal_ui_url: str = "http://127.0.0.1:8233"
+
+    # Sweeps.
+    sweep_every_s: Seconds = 5
+    sweep_grace_s: Seconds = 5
+
+    # Tests and demonstrations only; live mode refuses it.
+    clock_shift_s: float = 0
+    log_level: str = "INFO"
+    log_format: str = Field(default="json", pattern="^(json|console)$")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        key = self.stripe_api_key.get_secret_value() if self.stripe_api_key else ""
+        live_key, test_key = key.startswith(("sk_live_", "rk_live_")), key.startswith(("sk_test_", "rk_test_"))
+        if self.refunds_mode is Mode.LIVE and test_key:
+            raise ValueError("STRIPE_API_KEY is a test key but REFUNDS_MODE is live; use a live key or set REFUNDS_MODE=test")
+        if self.refunds_mode is Mode.TEST and live_key:
+            raise ValueError("STRIPE_API_KEY is a live key but REFUNDS_MODE is test; use a test key or set REFUNDS_MODE=live")
+        if key and not (live_key or test_key):
+            raise ValueError("STRIPE_API_KEY must start with sk_test_, rk_test_, sk_live_ or rk_live_")
+        if self.refunds_mode is Mode.LIVE and self.clock_shift_s:
+            raise ValueError("CLOCK_SHIFT_S must be 0 in live mode: deadlines and limits hang on the clock")
+        if self.refunds_mode is Mode.LIVE and self.stripe_api_base:
+            raise ValueError("STRIPE_API_BASE must not be set in live mode: live keys go to Stripe only")
+        if self.classifier is ClassifierKind.MODEL and not self.model:
+            raise ValueError("CLASSIFIER is model but MODEL is not set; name one, such as openai:gpt-5-mini")
+        if self.refunds_text_key is not None and len(self._decoded_text_key()) != 32:
+            raise ValueError("REFUNDS_TEXT_KEY must be 32 bytes in base64; make one with: openssl rand -base64 32")
+        return self
+
+    def _decoded_text_key(self) -> bytes:
+        assert self.refunds_text_key is not None
+        try:
+            return base64.b64decode(self.refunds_text_key.get_secret_value(), validate=True)
+        except binascii.Error:
+            return b""
+
+    @cached_property
+    def text_key(self) -> bytes:
+        """The wrapping key for customer text. Raises ``RuntimeError`` in a process that does not hold it."""
+        if self.refunds_text_key is None:
+            raise RuntimeError("REFUNDS_TEXT_KEY is not set in this process; only the API and the classify role hold it")
+        return self._decoded_text_key()
+
+    def masked(self) -> dict[str, str]:
+        """Every setting as text, secrets masked: what ``refunds config`` prints."""
+        return {name: "********" if isinstance(value, SecretStr) else str(value) for name, value in self}
