@@ -1,0 +1,273 @@
+"""The checks that every policy has: payment, coverage, window, ceilings, consent, limits over time, signals of fraud.
+
+Each takes the policy and the facts and gives one finding, also when all is well. What no setting names is refused or goes to a person; what is not
+known goes to a person (promise P11).
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from refunds.clock import rfc3339
+from refunds.errors import Code
+from refunds.facts import Facts
+from refunds.money import Money, format_money
+from refunds.policy.findings import DENY, REVIEW, Case, Finding
+from refunds.policy.model import Policy
+from refunds.processor import DisputeState, PaymentStatus
+from refunds.reasons import Reason
+
+Check = Callable[[Policy, Facts], Finding]
+
+
+def _shown(amount: int, facts: Facts) -> str:
+    return format_money(Money(amount, facts.request.currency))
+
+
+def whole_release(facts: Facts) -> bool:
+    """Whether this returns no money but releases a whole authorisation, from which nothing was captured."""
+    payment = facts.payment
+    return payment.status is PaymentStatus.AUTHORISED and facts.request.amount == payment.capturable == payment.remaining
+
+
+def consent_given(facts: Facts) -> bool:
+    """Whether the request is the customer's consent by itself: the authenticated customer named exactly this amount, and no model read it."""
+    request = facts.request
+    return request.customer_authenticated and request.amount_named_by_customer and not request.extracted
+
+
+def payment_status(policy: Policy, facts: Facts) -> Finding:
+    """Money can only be returned that was taken (field report 28)."""
+    status = facts.payment.status
+    case = Case(
+        "payment_status",
+        "The payment was captured, or only authorised and the whole of it is released.",
+        f"{status}, {_shown(facts.request.amount, facts)} asked for",
+        "captured; or authorised, as a whole",
+    )
+    if status is PaymentStatus.CAPTURED or whole_release(facts):
+        return case.passed()
+    if status in (PaymentStatus.AUTHORISED, PaymentStatus.UNKNOWN):
+        return case.review()
+    return case.deny(Code.PAYMENT_NOT_CAPTURED)
+
+
+def dispute(policy: Policy, facts: Facts) -> Finding:
+    """A refund beside a dispute would pay twice (field report 32)."""
+    state = facts.payment.dispute
+    case = Case("dispute", "No dispute of the payment is open or lost.", state, "none; a person looks at an inquiry")
+    if state is DisputeState.OPEN:
+        return case.deny(Code.PAYMENT_DISPUTED)
+    if state is DisputeState.LOST:
+        return case.deny(Code.ALREADY_RETURNED)
+    return case.passed() if state is DisputeState.NONE else case.review()
+
+
+def refundable(policy: Policy, facts: Facts) -> Finding:
+    """Never more than is left of what was captured (promise P2)."""
+    amount, remaining = facts.request.amount, facts.payment.remaining
+    case = Case(
+        "refundable",
+        "The amount is above zero and at most what is still refundable.",
+        _shown(amount, facts),
+        f"at most {_shown(remaining, facts)}",
+    )
+    if amount <= 0:
+        return case.deny(Code.AMOUNT_NOT_POSITIVE)
+    if facts.payment.status is PaymentStatus.UNKNOWN:
+        return case.review()
+    if amount <= remaining:
+        return case.passed()
+    return case.deny(Code.EXCEEDS_REFUNDABLE if remaining > 0 else Code.ALREADY_REFUNDED)
+
+
+def currency(policy: Policy, facts: Facts) -> Finding:
+    """A currency without ceilings is never automatic, and because its size cannot be judged it goes to the ladder of high impact."""
+    code = facts.request.currency
+    case = Case("currency", "The currency is the payment's and has ceilings in the policy.", code, ", ".join(sorted(policy.currencies)))
+    if facts.payment.currency != code:
+        return case.deny(Code.CURRENCY_MISMATCH)
+    return case.passed() if code in policy.currencies else case.review(policy.tiers.high_impact.ladder)
+
+
+def requester(policy: Policy, facts: Facts) -> Finding:
+    """Whether this kind of requester is covered."""
+    agent = facts.request.agent_id is not None
+    setting = policy.requesters.agents if agent else policy.requesters.people_and_services
+    kind = "an AI agent" if agent else "a person or service of the merchant"
+    case = Case("requester", "The policy covers requests of this kind of requester.", kind, setting)
+    return case.by(setting, Code.NOT_COVERED, policy.texts.not_covered)
+
+
+def channel(policy: Policy, facts: Facts) -> Finding:
+    """Whether the channel is covered."""
+    given = facts.request.channel
+    case = Case("channel", "The policy covers the channel.", given or "not given", ", ".join(policy.channels.accepted) or "none")
+    if given is None:
+        setting = policy.channels.not_given
+    else:
+        setting = "accept" if given in policy.channels.accepted else policy.channels.any_other
+    return case.by(setting, Code.NOT_COVERED, policy.texts.not_covered)
+
+
+def reason(policy: Policy, facts: Facts) -> Finding:
+    """Whether the reason is covered. A reason that a model read satisfies nothing: the stricter of with and without it counts."""
+    given = facts.request.reason
+    finding = _reason(policy, given)
+    if facts.request.extracted and given is not None:
+        without = _reason(policy, None)
+        finding = max(finding, without, key=lambda f: (f.check.result == REVIEW) + 2 * (f.check.result == DENY))
+    return finding
+
+
+def _reason(policy: Policy, given: Reason | None) -> Finding:
+    case = Case("reason", "The policy covers the reason.", given or "not given", ", ".join(policy.reasons.accepted) or "none")
+    if given is None:
+        setting = policy.reasons.not_given
+    else:
+        setting = "accept" if given in policy.reasons.accepted else policy.reasons.any_other
+    return case.by(setting, Code.NOT_COVERED, policy.texts.not_covered)
+
+
+def window(policy: Policy, facts: Facts) -> Finding:
+    """Whether it was asked for in time: up to and including the instant that lies the window's days of 24 hours after delivery."""
+    text = "It was asked for within the return window, counted from delivery."
+    days = policy.windows.days(facts.order.categories)
+    asked, delivered = facts.request.requested_at, facts.order.delivered_at
+    if whole_release(facts):
+        return Case("window", text, "nothing was captured, so nothing is returned", f"{days} days").passed()
+    if delivered is None:
+        case = Case("window", text, "delivery is not recorded", f"{days} days from delivery")
+        return case.by(policy.windows.delivery_unknown, Code.NOT_COVERED, policy.texts.outside_window)
+    last = delivered + timedelta(days=days)
+    case = Case("window", text, f"asked at {rfc3339(asked)}", f"{days} days: from {rfc3339(delivered)} to {rfc3339(last)}")
+    if asked < delivered:
+        return case.review()
+    return case.passed() if asked <= last else case.deny(Code.OUTSIDE_WINDOW, policy.texts.outside_window)
+
+
+def largest(policy: Policy, facts: Facts) -> Finding:
+    """The most that one refund may be."""
+    amount, ceilings = facts.request.amount, policy.currencies.get(facts.request.currency)
+    limit = f"at most {_shown(ceilings.largest, facts)}" if ceilings else "no ceiling in this currency"
+    case = Case("largest", "The amount is at most the largest that the policy allows.", _shown(amount, facts), limit)
+    if ceilings is None:
+        return case.review(policy.tiers.high_impact.ladder)
+    return case.passed() if amount <= ceilings.largest else case.deny(Code.POLICY_DENIED, policy.texts.not_covered)
+
+
+def ceiling(policy: Policy, facts: Facts) -> Finding:
+    """Who must decide, by size."""
+    amount, ceilings = facts.request.amount, policy.currencies.get(facts.request.currency)
+    text = "The amount is small enough to go without a person."
+    if ceilings is None:
+        return Case("ceiling", text, _shown(amount, facts), "no ceiling in this currency").review(policy.tiers.high_impact.ladder)
+    low, high = _shown(ceilings.consent_only_up_to, facts), _shown(ceilings.manager_above, facts)
+    case = Case("ceiling", text, _shown(amount, facts), f"up to {low} without a person, above {high} a manager")
+    if amount <= ceilings.consent_only_up_to:
+        return case.passed()
+    tiers = policy.tiers
+    return case.review((tiers.high_impact if amount > ceilings.manager_above else tiers.reviewed).ladder)
+
+
+def customer_authentication(policy: Policy, facts: Facts) -> Finding:
+    """A customer nobody made sure of is looked at by a person (field report 62)."""
+    sure = facts.request.customer_authenticated
+    case = Case("customer_authentication", "The caller made sure who the customer is.", "yes" if sure else "not stated", "yes")
+    return case.passed() if sure else case.review()
+
+
+def consent(policy: Policy, facts: Facts) -> Finding:
+    """The customer agrees to the exact terms. What a model read out of a text has to be agreed to whatever the policy says (promise P10)."""
+    request, given = facts.request, consent_given(facts)
+    if request.extracted:
+        observed = "the request was read out of free text"
+    else:
+        observed = "the customer named exactly this amount" if given else "the customer has not named this amount"
+    required = policy.consent.required or request.extracted
+    case = Case("consent", "The customer agrees to the exact terms.", observed, "required" if required else "not required")
+    return case.consent() if required and not given else case.passed()
+
+
+def customer_day(policy: Policy, facts: Facts) -> Finding:
+    """What one customer gets in a day without a person, across agents and channels. A release returns no money and is not counted."""
+    text = f"What the customer gets in a day ({policy.customer_limits.zone}) without a person is within the limit."
+    ceilings, used = policy.currencies.get(facts.request.currency), facts.customer.amount_today
+    if ceilings is None:
+        case = Case("customer_day", text, _shown(used + facts.request.amount, facts), "no limit in this currency")
+        return case.review(policy.tiers.high_impact.ladder)
+    limit = ceilings.per_customer_per_day
+    if whole_release(facts):
+        return Case("customer_day", text, "a release is not counted", f"{_shown(limit, facts)} a day").passed()
+    total = used + facts.request.amount
+    observed = f"{_shown(total, facts)} with this one, {_shown(used, facts)} before"
+    case = Case("customer_day", text, observed, f"{_shown(limit, facts)} a day")
+    return case.passed() if total <= limit else case.by(policy.customer_limits.when_exceeded, Code.LIMIT_EXCEEDED, policy.texts.limits)
+
+
+def customer_week(policy: Policy, facts: Facts) -> Finding:
+    """How many refunds one customer gets in seven days without a person."""
+    text = "The customer's refunds in seven days without a person are within the limit."
+    limit, total = policy.customer_limits.refunds_per_week, facts.customer.refunds_week + 1
+    if whole_release(facts):
+        return Case("customer_week", text, "a release is not counted", f"{limit} in seven days").passed()
+    case = Case("customer_week", text, f"{total} with this one", f"{limit} in seven days")
+    return case.passed() if total <= limit else case.by(policy.customer_limits.when_exceeded, Code.LIMIT_EXCEEDED, policy.texts.limits)
+
+
+def duplicate(policy: Policy, facts: Facts) -> Finding:
+    """What looks like the same request again is looked at with both shown."""
+    other = facts.request.possible_duplicate_of
+    case = Case("duplicate", "It does not look like another request again.", f"like {other}" if other else "none found", "none")
+    return case.review(signal=f"possible_duplicate:{other}") if other else case.passed()
+
+
+def risk_level(policy: Policy, facts: Facts) -> Finding:
+    """The processor's own judgement of the payment."""
+    level, accepted = facts.payment.risk_level, policy.fraud.risk_levels_accepted
+    case = Case("risk_level", "The processor sees no raised risk.", level or "not given", ", ".join(accepted) or "none")
+    return case.passed() if level in accepted else case.review(policy.fraud.ladder, signal=f"risk_level:{level or 'unknown'}")
+
+
+def account_age(policy: Policy, facts: Facts) -> Finding:
+    """A young account is looked at."""
+    age, limit = facts.customer.account_age_days, policy.fraud.account_younger_than_days
+    case = Case(
+        "account_age", "The customer's account is old enough.", "not known" if age is None else f"{age} days", f"at least {limit} days"
+    )
+    if age is None:
+        return case.review(policy.fraud.ladder, signal="account_age:unknown")
+    return case.passed() if age >= limit else case.review(policy.fraud.ladder, signal=f"account_age:{age}")
+
+
+def share_refunded(policy: Policy, facts: Facts) -> Finding:
+    """A customer most of whose orders come back is looked at."""
+    share, orders = facts.customer.share_refunded_percent, facts.customer.orders
+    limit, least = policy.fraud.share_refunded_above_percent, policy.fraud.share_counts_from_orders
+    observed = f"{'not known' if share is None else f'{share} percent'} of {orders} orders"
+    case = Case("share_refunded", "The share refunded is ordinary.", observed, f"at most {limit} percent, counted from {least} orders")
+    if orders < least or (share is not None and share <= limit):
+        return case.passed()
+    return case.review(policy.fraud.ladder, signal=f"share_refunded:{'unknown' if share is None else share}")
+
+
+CHECKS: tuple[Check, ...] = (
+    payment_status,
+    dispute,
+    refundable,
+    currency,
+    requester,
+    channel,
+    reason,
+    window,
+    largest,
+    ceiling,
+    customer_authentication,
+    consent,
+    customer_day,
+    customer_week,
+    duplicate,
+    risk_level,
+    account_age,
+    share_refunded,
+)
+"""In the order in which they are made: when several refuse, the first gives the code."""

@@ -1,0 +1,60 @@
+"""What one check comes to: the check as it is recorded, and what it demands."""
+
+from dataclasses import dataclass
+
+from refunds.errors import Code
+from refunds.facts import Check
+
+PASS = "pass"
+CONSENT = "require_consent"
+REVIEW = "require_review"
+DENY = "deny"
+ANSWER = "answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A check with its consequence. ``ladder`` names the ladder of a review (``None`` is the ladder of the reviewed tier), ``code`` says why it is denied,
+    ``text`` is the merchant's own wording, ``signal`` marks what a reviewer should see at once."""
+
+    check: Check
+    ladder: str | None = None
+    code: Code | None = None
+    text: str = ""
+    signal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A check that is about to be made: its id, what it says, what was observed and what that is held against."""
+
+    id: str
+    text: str
+    observed: str
+    limit: str
+
+    def passed(self) -> Finding:
+        """It is in order."""
+        return Finding(Check(self.id, self.text, self.observed, self.limit, PASS))
+
+    def consent(self) -> Finding:
+        """The customer must agree first."""
+        return Finding(Check(self.id, self.text, self.observed, self.limit, CONSENT))
+
+    def review(self, ladder: str | None = None, *, signal: str | None = None) -> Finding:
+        """A person looks."""
+        return Finding(Check(self.id, self.text, self.observed, self.limit, REVIEW), ladder=ladder, signal=signal)
+
+    def deny(self, code: Code, text: str = "") -> Finding:
+        """It is refused."""
+        return Finding(Check(self.id, self.text, self.observed, self.limit, DENY), code=code, text=text)
+
+    def answer(self, text: str) -> Finding:
+        """It is explained with the merchant's words; nothing moves."""
+        return Finding(Check(self.id, self.text, self.observed, self.limit, ANSWER), text=text)
+
+    def by(self, setting: str, code: Code, text: str = "", *, ladder: str | None = None) -> Finding:
+        """What a setting of ``accept``, ``review`` or ``deny`` says."""
+        if setting == "accept":
+            return self.passed()
+        return self.deny(code, text) if setting == "deny" else self.review(ladder)

@@ -1,0 +1,252 @@
+"""Reads a policy file, and says exactly what is wrong with one: line, column, name and remedy, all problems at once."""
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from refunds.errors import RefundError
+from refunds.money import CURRENCIES, Money, format_money, parse_amount
+from refunds.policy import positions, rules
+from refunds.policy.model import Ceilings, Policy, ReviewRole
+from refunds.policy.positions import Path, Placed
+from refunds.terms import canonical_hash
+
+LARGEST_BYTES = 262_144
+"""The largest policy file taken, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a policy file: where (line and column count from 1), at which name, what, and what to do."""
+
+    line: int
+    column: int
+    path: str
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        at = f"{self.path}: " if self.path else ""
+        return f"line {self.line}, column {self.column}: {at}{self.problem}. {self.remedy}"
+
+
+class PolicyError(ValueError):
+    """A policy file that cannot be used; nothing of it was taken. ``problems`` are in the order of the file."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(p) for p in problems))
+
+
+@lru_cache(maxsize=64)
+def load_policy(text: str) -> Policy:
+    """Read a policy from YAML text. The same text gives the same policy.
+
+    Raises :class:`PolicyError` with every problem found: text that is not YAML, names that are unknown, missing or doubled, values of the wrong kind, and
+    settings that contradict each other or leave a gap.
+    """
+    if len(text.encode(errors="surrogatepass")) > LARGEST_BYTES:
+        raise PolicyError([Problem(1, 1, "", f"the file is larger than {LARGEST_BYTES} bytes", "Shorten it; comments count.")])
+    placed = positions.read(text)
+    found: list[tuple[Path, str, str]] = []
+    problems = [Problem(f.mark.line, f.mark.column, _dotted(f.path), f.problem, f.remedy) for f in placed.faults]
+    policy: Policy | None = None
+    if placed.value is not None:
+        found += _read_amounts(placed)
+        try:
+            policy = Policy.model_validate(placed.value)
+        except ValidationError as error:
+            unread = {path for path, _, _ in found}
+            found += [fault for fault in map(_translate, error.errors(include_url=False)) if fault[0] not in unread]
+    if policy is not None:
+        found += _contradictions(policy)
+    for path, problem, remedy in found:
+        mark = placed.mark(path)
+        problems.append(Problem(mark.line, mark.column, _dotted(path), problem, remedy))
+    if problems or policy is None:
+        raise PolicyError(sorted(problems, key=lambda p: (p.line, p.column, p.path, p.problem)))
+    return policy
+
+
+def sample_policy_text() -> str:
+    """The text of the sample policy that is the built-in default, with its comments."""
+    return resources.files("refunds.policy").joinpath("sample.yaml").read_text(encoding="utf-8")
+
+
+def sample_policy() -> Policy:
+    """The sample policy that is the built-in default."""
+    return load_policy(sample_policy_text())
+
+
+def policy_hash(policy: Policy | str) -> str:
+    """SHA-256 of a policy's content (or of the content of its text) in lower-case hex.
+
+    Comments, the order of names and the spelling of lengths of time do not matter. Raises :class:`PolicyError` for text that is no policy.
+    """
+    policy = load_policy(policy) if isinstance(policy, str) else policy
+    return canonical_hash(policy.model_dump(mode="json"))
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(str(part) for part in path)
+
+
+def _read_amounts(placed: Placed) -> list[tuple[Path, str, str]]:
+    """Turn the amounts under ``currencies`` into API units; an amount that cannot be read stays as it is and is reported."""
+    currencies = placed.value.get("currencies") if isinstance(placed.value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    found: list[tuple[Path, str, str]] = []
+    if not isinstance(currencies, dict):
+        return found
+    for code, ceilings in currencies.items():  # pyright: ignore[reportUnknownVariableType]
+        known = CURRENCIES.get(str(code))  # pyright: ignore[reportUnknownArgumentType]
+        if known is None:
+            found.append((("currencies", str(code)), "this currency cannot be refunded here", "Use an upper-case ISO code such as USD."))  # pyright: ignore[reportUnknownArgumentType]
+        if known is None or not isinstance(ceilings, dict):
+            continue
+        for name, value in ceilings.items():  # pyright: ignore[reportUnknownVariableType]
+            path: Path = ("currencies", known.code, str(name))  # pyright: ignore[reportUnknownArgumentType]
+            if name in Ceilings.model_fields:
+                try:
+                    ceilings[name] = _amount(value, known.code)
+                except ValueError as error:
+                    ceilings[name] = 1
+                    found.append((path, "not an amount", str(error)))
+    return found
+
+
+def _amount(value: object, code: str) -> int:
+    """Read an amount written with exactly the currency's decimals, so that ``10000`` cannot be meant as cents and read as dollars."""
+    decimals = CURRENCIES[code].shown_decimals
+    example = format_money(Money(100 * 10 ** CURRENCIES[code].exponent, code)).split(code)[-1].strip("$€£¥₹ \u00a0")
+    remedy = f"Write it above zero and with {decimals or 'no'} decimals, as {code} is written: such as {example}."
+    text = str(value) if type(value) in (str, int) else ""
+    if len(text.partition(".")[2]) != decimals:
+        raise ValueError(remedy)
+    try:
+        return parse_amount(text, code).amount
+    except RefundError as error:
+        raise ValueError(remedy) from error
+
+
+def _translate(error: Any) -> tuple[Path, str, str]:
+    """Put an error of pydantic into our words: what is wrong, and what to do."""
+    path: Path = tuple(part for part in error["loc"] if part != "[key]")
+    kind, context = str(error["type"]), dict(error.get("ctx", {}))
+    given = repr(error["input"])[:60]
+    if kind == "extra_forbidden":
+        known = _names(path[:-1])
+        close = difflib.get_close_matches(str(path[-1]), known, n=1)
+        return path, "this name is not known", f"Did you mean {close[0]}?" if close else f"Known here: {', '.join(known)}."
+    if kind == "missing":
+        return path, "is missing", "Add it; the sample policy shows how."
+    if kind == "value_error":
+        text = str(context["error"])
+        return path, f"{given} is not taken here", text[:1].upper() + text[1:] + "."
+    if kind in ("model_type", "dict_type", "model_attributes_type"):
+        return path, "must hold names and values", "Write name: value on indented lines below it."
+    if kind in ("string_type", "int_type", "bool_type", "tuple_type"):
+        wanted = {
+            "string_type": "text",
+            "int_type": "a whole number",
+            "bool_type": "true or false",
+            "tuple_type": "a list, such as [a, b]",
+        }[kind]
+        return path, f"{given} is of the wrong kind", f"Write {wanted}."
+    message = str(error["msg"])
+    return path, f"{given} is not taken here", f"{message}."
+
+
+def _names(path: Path) -> list[str]:
+    """The names a policy may have at ``path``."""
+    here: Any = Policy
+    for part in path:
+        if isinstance(here, type) and issubclass(here, BaseModel):
+            field = here.model_fields.get(str(part))
+            here = field.annotation if field else None
+        elif get_origin(here) in (dict, tuple):
+            here = get_args(here)[1 if get_origin(here) is dict else 0]
+        if not isinstance(here, type) and get_origin(here) not in (dict, tuple):
+            here = next((a for a in get_args(here) if isinstance(a, type) and issubclass(a, BaseModel)), None)
+    return sorted(here.model_fields) if isinstance(here, type) and issubclass(here, BaseModel) else []
+
+
+def _contradictions(policy: Policy) -> Iterator[tuple[Path, str, str]]:
+    """What each setting allows by itself, but not together with the others."""
+    yield from _ceilings(policy)
+    yield from _ladders(policy)
+    yield from _rules(policy)
+    if not policy.currencies:
+        yield ("currencies",), "no currency is named", "Name at least one with its ceilings, or nothing could go without a manager."
+    if not policy.reasons.accepted and policy.reasons.not_given == "deny":
+        yield ("reasons",), "no reason is accepted and none may be missing, so everything would be refused", "Accept at least one reason."
+    if not policy.channels.accepted and policy.channels.not_given == "deny":
+        yield (
+            ("channels",),
+            "no channel is accepted and none may be missing, so everything would be refused",
+            "Accept at least one channel.",
+        )
+    if policy.requesters.people_and_services == policy.requesters.agents == "deny":
+        yield ("requesters",), "nobody may ask, so everything would be refused", "Accept people_and_services, agents, or both."
+
+
+def _ceilings(policy: Policy) -> Iterator[tuple[Path, str, str]]:
+    for code, c in policy.currencies.items():
+        for low, high in (
+            ("consent_only_up_to", "manager_above"),
+            ("manager_above", "largest"),
+            ("consent_only_up_to", "per_customer_per_day"),
+        ):
+            if getattr(c, low) > getattr(c, high):
+                yield (
+                    ("currencies", code, low),
+                    f"{low} ({format_money(Money(getattr(c, low), code))}) is above {high} ({format_money(Money(getattr(c, high), code))})",
+                    f"Lower {low} or raise {high}; otherwise a part of it can never be reached.",
+                )
+
+
+def _ladders(policy: Policy) -> Iterator[tuple[Path, str, str]]:
+    for path, name in policy.ladders_named():
+        if name not in policy.review:
+            yield path, f"there is no ladder {name} under review", f"Use one of: {', '.join(policy.review) or '(none yet)'}, or add it."
+    for tier, value in policy.tiers:
+        if tier in ("informational", "automatic") and value.ladder is not None:
+            yield ("tiers", tier, "ladder"), "this tier is not decided by people", "Remove the ladder."
+        if tier in ("reviewed", "high_impact") and value.ladder is None:
+            yield ("tiers", tier), "this tier is decided by people and names no ladder", "Add ladder: with a name from review."
+    high = policy.review.get(policy.tiers.high_impact.ladder or "")
+    if high is not None and high.people == 1 and high.rungs[0].role is not ReviewRole.MANAGER:
+        yield (
+            ("tiers", "high_impact", "ladder"),
+            "one reviewer alone would decide it",
+            "Use a ladder that begins with a manager or asks two people.",
+        )
+    used = {name for _, name in policy.ladders_named()}
+    for name, ladder in policy.review.items():
+        if name not in used:
+            yield ("review", name), "nothing leads to this ladder", "Name it in a tier, in fraud or in a rule, or remove it."
+        for at, rung in enumerate(ladder.rungs):
+            if rung.remind_after >= rung.decide_within:
+                yield (
+                    ("review", name, "rungs", at, "remind_after"),
+                    "the reminder would come after the end",
+                    "Make it shorter than decide_within.",
+                )
+            if at and rung.role.rank < ladder.rungs[at - 1].role.rank:
+                yield ("review", name, "rungs", at, "role"), "silence would climb down", "Use the role of the rung before, or a higher one."
+
+
+def _rules(policy: Policy) -> Iterator[tuple[Path, str, str]]:
+    seen: set[str] = set()
+    for at, rule in enumerate(policy.rules):
+        if rule.id in seen:
+            yield ("rules", at, "id"), f"the id {rule.id} is there twice", "Give each rule its own."
+        seen.add(rule.id)
+        if rule.ladder is not None and rule.then != "require_review":
+            yield ("rules", at, "ladder"), "only require_review has a ladder", "Remove the ladder, or write then: require_review."
+        for problem, remedy in rules.faults(rule.when):
+            yield ("rules", at, "when"), problem, remedy

@@ -1,0 +1,255 @@
+"""The policy as typed values: what a merchant writes in YAML, after reading and checking.
+
+Amounts are in the unit of the processor's API, lengths of time in seconds (except return windows, which are days). A policy is made by
+:func:`refunds.policy.load_policy` and never changed; two policies with the same content have the same hash (:func:`refunds.policy.policy_hash`).
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, time, timedelta
+from enum import StrEnum
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from refunds.reasons import Reason
+
+LONGEST_S = 400 * 86_400
+"""The longest length of time a policy may name."""
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def _seconds(value: object) -> int:
+    match = re.fullmatch(r"([1-9]\d{0,8})([smhd])", value) if isinstance(value, str) else None
+    seconds = int(match[1]) * _UNITS[match[2]] if match else 0
+    if not 1 <= seconds <= LONGEST_S:
+        raise ValueError("write a whole number and a unit, such as 90s, 30m, 24h or 3d; at most 400d")
+    return seconds
+
+
+def _zone(name: str) -> str:
+    if name not in available_timezones():
+        raise ValueError("write a time zone by its name, such as UTC, Europe/Berlin or America/New_York")
+    return name
+
+
+def _reason(value: object) -> Reason:
+    try:
+        return Reason(value if isinstance(value, str) else "")
+    except ValueError as error:
+        raise ValueError(f"write one of: {', '.join(Reason)}") from error
+
+
+Seconds = Annotated[int, BeforeValidator(_seconds)]
+Zone = Annotated[str, Field(max_length=64), AfterValidator(_zone)]
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
+Sentence = Annotated[str, Field(min_length=1, max_length=2_000)]
+Amount = Annotated[int, Field(gt=0)]
+Days = Annotated[int, Field(gt=0, le=3_650)]
+NamedReason = Annotated[Reason, BeforeValidator(_reason)]
+Answer = Literal["accept", "review", "deny"]
+Stricter = Literal["review", "deny"]
+
+
+class Part(BaseModel):
+    """What all parts of a policy share: unknown names are errors, types are taken as written, nothing changes afterwards."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class ReviewRole(StrEnum):
+    """Who may decide, from the least to the highest; a manager may do what a reviewer may."""
+
+    REVIEWER = "reviewer"
+    MANAGER = "manager"
+
+    @property
+    def rank(self) -> int:
+        """The place in the order: a higher rank may decide all that a lower one may."""
+        return list(ReviewRole).index(self)
+
+
+def _role(value: object) -> ReviewRole:
+    try:
+        return ReviewRole(value if isinstance(value, str) else "")
+    except ValueError as error:
+        raise ValueError("write reviewer or manager") from error
+
+
+class LadderRung(Part):
+    """One rung: the queue and role that are asked, when they are reminded, and how long they have, both counted from reaching the rung."""
+
+    queue: Name
+    role: Annotated[ReviewRole, BeforeValidator(_role)]
+    remind_after: Seconds
+    decide_within: Seconds
+
+
+class Ladder(Part):
+    """Who decides, and to whom silence climbs; after the last rung the refund expires."""
+
+    people: Literal[1, 2] = 1
+    rungs: Annotated[tuple[LadderRung, ...], Field(min_length=1, max_length=10)]
+
+
+class Tier(Part):
+    """One of the four tiers of impact; the two that people decide name a ladder."""
+
+    title: Annotated[str, Field(min_length=1, max_length=120)]
+    ladder: Name | None = None
+
+
+class Tiers(Part):
+    """All four tiers; there are no gaps."""
+
+    informational: Tier
+    automatic: Tier
+    reviewed: Tier
+    high_impact: Tier
+
+
+class Ceilings(Part):
+    """The ceilings of one currency, in its API unit, each included in what it allows."""
+
+    consent_only_up_to: Amount
+    manager_above: Amount
+    largest: Amount
+    per_customer_per_day: Amount
+
+
+class Windows(Part):
+    """Return windows in days of 24 hours from delivery; the last instant is still inside."""
+
+    default_days: Days
+    categories: dict[Annotated[str, Field(min_length=1, max_length=100)], Days] = Field(default_factory=dict[str, int])
+    delivery_unknown: Stricter = "review"
+
+    def days(self, categories: tuple[str, ...]) -> int:
+        """The days for an order of these categories: the shortest of all that apply."""
+        return min((self.categories.get(c, self.default_days) for c in categories), default=self.default_days)
+
+
+class Reasons(Part):
+    """The reasons that are accepted, and what happens with any other and with none."""
+
+    accepted: tuple[NamedReason, ...]
+    any_other: Stricter = "deny"
+    not_given: Answer = "review"
+
+
+class Channels(Part):
+    """The channels that are covered, and what happens with any other and with none."""
+
+    accepted: tuple[Annotated[str, Field(min_length=1, max_length=64)], ...]
+    any_other: Stricter = "deny"
+    not_given: Answer = "review"
+
+
+class Requesters(Part):
+    """Whether requests made by people and services of the merchant, and by AI agents, are covered."""
+
+    people_and_services: Answer = "deny"
+    agents: Answer = "deny"
+
+
+class Consent(Part):
+    """Whether the customer must agree to the exact terms, and how long there is for it."""
+
+    required: bool = True
+    within: Seconds
+
+
+class CustomerLimits(Part):
+    """Limits over time per customer for what goes without a person; the amount a day is with each currency."""
+
+    zone: Zone
+    refunds_per_week: Annotated[int, Field(ge=1, le=10_000)]
+    when_exceeded: Stricter = "review"
+
+    def day(self, at: datetime) -> tuple[datetime, datetime]:
+        """The calendar day of the zone that contains ``at``: its first instant and the first instant of the next day, in UTC.
+
+        A day on which clocks change has 23 or 25 hours.
+        """
+        zone = ZoneInfo(self.zone)
+        first = at.astimezone(zone).date()
+        start, end = (datetime.combine(d, time.min, zone).astimezone(UTC) for d in (first, first + timedelta(days=1)))
+        return start, end
+
+
+class FraudSignals(Part):
+    """What sends a refund to a person, whatever its size. Missing data does, too."""
+
+    risk_levels_accepted: tuple[Annotated[str, Field(min_length=1, max_length=40)], ...]
+    account_younger_than_days: Annotated[int, Field(ge=0, le=3_650)]
+    share_refunded_above_percent: Annotated[int, Field(ge=0, le=100)]
+    share_counts_from_orders: Annotated[int, Field(ge=1, le=10_000)]
+    ladder: Name
+
+
+class ReadingLimits(Part):
+    """How sure the reader of free text must be, in percent, before a refund can go without a person or a question can be answered."""
+
+    confidence_to_refund: Annotated[int, Field(ge=1, le=100)]
+    confidence_to_answer: Annotated[int, Field(ge=1, le=100)]
+
+
+class OutOfScope(Part):
+    """What this system never pays, refused by name with these words."""
+
+    payouts: Sentence
+    credits: Sentence
+    goodwill: Sentence
+
+
+class Texts(Part):
+    """The merchant's own words, quoted to customers."""
+
+    policy_question: Sentence
+    track_refund: Sentence
+    outside_window: Sentence
+    not_covered: Sentence
+    limits: Sentence
+
+
+class Rule(Part):
+    """A rule of the merchant's own: a CEL condition over the facts that may require or deny, and never permit."""
+
+    id: Name
+    when: Annotated[str, Field(min_length=1, max_length=2_000)]
+    then: Literal["require_consent", "require_review", "deny"]
+    ladder: Name | None = None
+    text: Sentence
+
+
+class Policy(Part):
+    """The whole rule set of one merchant."""
+
+    name: Annotated[str, Field(min_length=1, max_length=120)]
+    terms_valid_for: Seconds
+    consent: Consent
+    tiers: Tiers
+    review: dict[Name, Ladder]
+    currencies: dict[Annotated[str, Field(pattern=r"^[A-Z]{3}$")], Ceilings]
+    windows: Windows
+    reasons: Reasons
+    channels: Channels
+    requesters: Requesters
+    customer_limits: CustomerLimits
+    fraud: FraudSignals
+    reading: ReadingLimits
+    out_of_scope: OutOfScope
+    texts: Texts
+    rules: Annotated[tuple[Rule, ...], Field(max_length=100)] = ()
+
+    def ladders_named(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Every place that names a ladder, with the name."""
+        for tier, value in self.tiers:
+            if value.ladder is not None:
+                yield ("tiers", tier, "ladder"), value.ladder
+        yield ("fraud", "ladder"), self.fraud.ladder
+        for at, rule in enumerate(self.rules):
+            if rule.ladder is not None:
+                yield ("rules", at, "ladder"), rule.ladder

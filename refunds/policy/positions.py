@@ -1,0 +1,138 @@
+"""YAML as plain values with the place of each: so that an error can name its line.
+
+A small, strict part of YAML: mappings, sequences, texts, whole numbers, ``true`` / ``false``, ``null``. A number with decimals stays text, because money is
+never a float. Anchors, tags of one's own, doubled names and deep nesting are refused: they have no use in a policy and hide what it says.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+Path = tuple[str | int, ...]
+
+DEEPEST = 20
+"""How deep a policy may nest; its real depth is five."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in the text; both count from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(slots=True)
+class Fault:
+    """Something the text gets wrong by itself, whatever it means."""
+
+    mark: Mark
+    path: Path
+    problem: str
+    remedy: str
+
+
+@dataclass(slots=True)
+class Placed:
+    """The plain value of a text, the place of every name and value in it, and its faults."""
+
+    value: Any
+    marks: dict[Path, Mark] = field(default_factory=dict[Path, Mark])
+    faults: list[Fault] = field(default_factory=list[Fault])
+
+    def mark(self, path: Path) -> Mark:
+        """The place of ``path``, or of the nearest thing around it that the text has."""
+        for length in range(len(path), -1, -1):
+            if (found := self.marks.get(path[:length])) is not None:
+                return found
+        return Mark(1, 1)
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes only; bounded in depth, without aliases."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - a class setting of the library
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(problem="a reference (*name) is not taken here", problem_mark=event.start_mark)
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise yaml.MarkedYAMLError(problem=f"it nests deeper than {DEEPEST}", problem_mark=event.start_mark)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), list("tf"))
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^(?:0|-?[1-9][0-9]{0,17})$"), list("-0123456789"))
+_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|)$"), ["~", "n", ""])
+
+
+def read(text: str) -> Placed:
+    """Read YAML text. Never raises for what the text says: what is wrong is in ``faults``."""
+    placed = Placed(None)
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        mark = Mark(before.count("\n") + 1, len(before) - before.rfind("\n"))
+        placed.faults.append(Fault(mark, (), "a character that text files do not have", "Remove it."))
+        return placed
+    except yaml.MarkedYAMLError as error:
+        at = error.problem_mark or error.context_mark
+        mark = Mark(at.line + 1, at.column + 1) if at else Mark(1, 1)
+        what = "; ".join(part for part in (error.context, error.problem) if part)
+        placed.faults.append(Fault(mark, (), f"not readable as YAML: {what}", "Correct the indentation or the signs near this place."))
+        return placed
+    if node is None:
+        placed.faults.append(Fault(Mark(1, 1), (), "the policy is empty", "Start from the sample policy."))
+        return placed
+    placed.value = _plain(node, (), placed)
+    return placed
+
+
+def _mark(node: yaml.Node) -> Mark:
+    return Mark(node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def _plain(node: yaml.Node, path: Path, placed: Placed) -> Any:
+    placed.marks.setdefault(path, _mark(node))
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, path, placed)
+    if isinstance(node, yaml.SequenceNode):
+        return tuple(_plain(item, (*path, index), placed) for index, item in enumerate(node.value))
+    kind = str(node.tag).removeprefix("tag:yaml.org,2002:")
+    value = str(node.value)
+    if kind == "str":
+        return value
+    if kind == "int" and re.fullmatch(r"0|-?[1-9]\d{0,17}", value):
+        return int(value)
+    if kind == "bool" and value in ("true", "false"):
+        return value == "true"
+    if kind == "null":
+        return None
+    placed.faults.append(Fault(_mark(node), path, f"the tag {node.tag!r} is not taken here", "Write the value plainly."))
+    return None
+
+
+def _mapping(node: yaml.MappingNode, path: Path, placed: Placed) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            placed.faults.append(Fault(_mark(key), path, "a name must be a word", "Write name: value."))
+            continue
+        name = str(key.value)
+        if name in plain:
+            first = placed.marks[(*path, name)]
+            problem = f"{name} is there twice; the first is in line {first.line}"
+            placed.faults.append(Fault(_mark(key), (*path, name), problem, "Keep one of them."))
+            continue
+        placed.marks[(*path, name)] = _mark(key)
+        plain[name] = _plain(value, (*path, name), placed)
+    return plain

@@ -1,0 +1,105 @@
+"""Custom rules: conditions in CEL (https://cel.dev) over the facts.
+
+A condition sees ``request``, ``order``, ``payment``, ``customer``, ``reading`` (with the names of :mod:`refunds.facts`) and ``at``; times are RFC 3339 text, to be
+turned into times with ``timestamp(...)``. It cannot ask for the time or anything else outside the facts, so the same facts always give the same answer.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any
+
+import cel
+
+from refunds.facts import CustomerFacts, Facts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
+
+FACTS: dict[str, frozenset[str]] = {
+    name: frozenset(f.name for f in fields(kind))
+    for name, kind in (
+        ("request", RequestFacts),
+        ("order", OrderFacts),
+        ("payment", PaymentFacts),
+        ("customer", CustomerFacts),
+        ("reading", ReadingFacts),
+    )
+}
+"""Every group of facts and the names in it."""
+
+_TEXT = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'')
+_FACT = re.compile(r"\b(" + "|".join(FACTS) + r")\s*\.\s*([A-Za-z_]\w*)")
+_BOUND = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
+_TYPES = frozenset({"int", "uint", "double", "bool", "string", "bytes", "list", "map", "null_type"})
+_FUNCTIONS = frozenset(
+    {"size", "contains", "startsWith", "endsWith", "matches", "int", "uint", "double", "string", "bytes", "type", "dyn"}
+    | {"timestamp", "duration"}
+    | {
+        "getFullYear",
+        "getMonth",
+        "getDate",
+        "getDayOfMonth",
+        "getDayOfWeek",
+        "getDayOfYear",
+        "getHours",
+        "getMinutes",
+        "getSeconds",
+        "getMilliseconds",
+    }
+)
+"""Functions of CEL that this version of the library has and that depend on nothing but their arguments."""
+_FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+class RuleError(Exception):
+    """A condition that could not be judged, or whose answer is not true or false; a person looks."""
+
+
+@lru_cache(maxsize=1_024)
+def _compiled(condition: str) -> cel.Program:
+    return cel.compile(condition)
+
+
+def uses_reading(condition: str) -> bool:
+    """Tell whether a condition looks at what a reader made of free text."""
+    return "reading" in _compiled(condition).variables()
+
+
+def judge(condition: str, facts: Mapping[str, Any]) -> bool:
+    """Judge a condition over plain facts. Raises :class:`RuleError` for any error in it and for an answer that is not a boolean."""
+    try:
+        answer = _compiled(condition).execute(dict(facts))
+    except _FAILURES as error:
+        raise RuleError(f"{type(error).__name__}: {str(error)[:200]}") from error
+    if not isinstance(answer, bool):
+        raise RuleError(f"the answer is {type(answer).__name__}, not true or false")
+    return answer
+
+
+def plain_facts(facts: Facts) -> dict[str, Any]:
+    """The facts as a condition sees them."""
+    return facts.plain()
+
+
+def faults(condition: str) -> list[tuple[str, str]]:
+    """What can be told about a condition without facts: pairs of problem and remedy, none when it is in order."""
+    try:
+        program = _compiled(condition)
+    except ValueError as error:
+        found = re.search(r"ERROR: <input>:(\d+):(\d+): (.*)", str(error))
+        where = f"at its character {found[2]}: {found[3][:160]}" if found else str(error)[:200]
+        return [
+            (f"not a CEL condition, {where}", 'Write a condition such as request.amount > 5000 && order.categories.exists(c, c == "sale").')
+        ]
+    bare = _TEXT.sub('""', condition)
+    problems: list[tuple[str, str]] = []
+    known = {*FACTS, "at", *_TYPES, *_BOUND.findall(bare)}
+    for name in program.variables():
+        if name not in known:
+            problems.append((f"there is no fact {name}", f"Use one of: {', '.join([*FACTS, 'at'])}."))
+    for group, name in _FACT.findall(bare):
+        if name not in FACTS[group] and group not in _BOUND.findall(bare):
+            problems.append((f"there is no fact {group}.{name}", f"Use one of: {', '.join(sorted(FACTS[group]))}."))
+    for name in program.functions():
+        if name[0].isalpha() and name not in _FUNCTIONS:
+            problems.append((f"there is no function {name}", f"Use one of: {', '.join(sorted(_FUNCTIONS))}."))
+    return problems
