@@ -6,31 +6,13 @@ from dataclasses import dataclass
 from refunds.errors import RefundError
 from refunds.money import CURRENCIES, Money, parse_amount
 
+_OTHER_DOLLARS = (  # and the pesos of Mexico, which are written the same
+    *("AUD", "BBD", "BMD", "BND", "BSD", "BZD", "CAD", "FJD", "GYD", "HKD", "JMD", "KYD", "LRD", "MXN", "NAD", "NZD"),
+    *("SBD", "SGD", "TTD", "TWD"),
+)
 # What a sign or a word may stand for. The first is meant when the order's currency is not known; a known one must be in the row, or nothing is read.
 _SIGNS: dict[str, tuple[str, ...]] = {
-    "$": (
-        "USD",
-        "AUD",
-        "BBD",
-        "BMD",
-        "BND",
-        "BSD",
-        "BZD",
-        "CAD",
-        "FJD",
-        "GYD",
-        "HKD",
-        "JMD",
-        "KYD",
-        "LRD",
-        "MXN",
-        "NAD",
-        "NZD",
-        "SBD",
-        "SGD",
-        "TTD",
-        "TWD",
-    ),
+    "$": ("USD", *_OTHER_DOLLARS),
     "€": ("EUR",),
     "£": ("GBP",),
     "¥": ("JPY", "CNY"),
@@ -59,21 +41,30 @@ _PREFIX = "|".join([r"[A-Za-z]{1,2}\$", *map(re.escape, _SIGNS), *sorted(CURRENC
 _SUFFIX = "|".join([*map(re.escape, _SIGNS), *sorted(CURRENCIES), *(word for word in _WORDS if word.isalpha())])
 # Codes are read in capitals or small letters ("30 usd"); a sign of minus, a percent or letters glued to the number make it something else.
 PATTERN = re.compile(
-    rf"(?P<minus>-\s?)?(?<![\w.,$€£¥])(?:(?P<before>{_PREFIX})\s?(?P<inner>-)?(?P<one>{_NUMBER})|(?P<two>{_NUMBER})\s?(?P<after>{_SUFFIX})(?!\w))(?P<glued>\w|%)?",
+    r"(?P<minus>-\s?)?(?<![\w.,$€£¥])"
+    rf"(?:(?P<before>{_PREFIX})\s?(?P<inner>-)?(?P<one>{_NUMBER})|(?P<two>{_NUMBER})\s?(?P<after>{_SUFFIX})(?!\w))"
+    r"(?P<glued>\w|%)?",
     re.ASCII | re.IGNORECASE,
 )
 # A price that was paid is not the amount that is asked for.
 _PRICE = re.compile(
     r"\b(?:paid|pay|price|priced|costs?|costing|worth|value|valued|charged|billed|spent|total|debited)\b[^.!?\n]{0,24}$", re.IGNORECASE
 )
+# A share of something is an amount only when one knows of what.
+_SHARE = re.compile(r"\d\s?%|\bper\s?cent\b|\bhalf\b", re.IGNORECASE)
+MAX_WRITTEN = 64
 
 
 @dataclass(frozen=True, slots=True)
 class AmountRead:
-    """``text`` is the one amount as written; ``money`` the same when it could be read strictly."""
+    """``text`` is the one amount as written; ``money`` the same when it could be read strictly.
+
+    ``unclear`` is true when an amount is asked for but no single one could be read: that must not look like a request that names none.
+    """
 
     text: str | None = None
     money: Money | None = None
+    unclear: bool = False
 
 
 def read_amount(text: str, currency: str | None = None) -> AmountRead:
@@ -84,15 +75,14 @@ def read_amount(text: str, currency: str | None = None) -> AmountRead:
     """
     found: dict[str, Money | None] = {}
     for match in PATTERN.finditer(text):
-        if _PRICE.search(text[max(0, match.start() - 48) : match.start()]):
-            continue
-        written = match.group(0).strip()
-        found.setdefault(written, _money(match, currency))
-    values = set(found.values())
-    if len(values) != 1 or re.search(r"\d\s?%|\bper\s?cent\b|\bhalf\b", text, re.IGNORECASE):
-        return AmountRead()
-    written = next(iter(found))
-    return AmountRead(written, values.pop()) if len(written) <= 64 else AmountRead()
+        if not _PRICE.search(text[max(0, match.start() - 48) : match.start()]):
+            found.setdefault(match[0].strip(), _money(match, currency))
+    if not found:
+        return AmountRead(unclear=bool(_SHARE.search(text)))
+    written, money = next(iter(found.items()))
+    if len(set(found.values())) > 1 or _SHARE.search(text) or len(written) > MAX_WRITTEN:
+        return AmountRead(unclear=True)
+    return AmountRead(written, money, unclear=money is None)
 
 
 def _money(match: re.Match[str], currency: str | None) -> Money | None:

@@ -10,6 +10,8 @@ import re
 import unicodedata
 from enum import StrEnum
 
+from activities.classifiers.patterns import compiled
+
 
 class Sign(StrEnum):
     """What a text, or a model's answer, was caught at."""
@@ -31,49 +33,94 @@ class Sign(StrEnum):
     OTHER = "other"
 
 
-_RULES = r"(?:instructions?|directives?|rules?|polic(?:y|ies)|guidelines?|prompts?|limits?|restrictions?|safeguards?|orders from|context|system|programming)"
+_RULES = (
+    r"(?:instructions?|directives?|rules?|polic(?:y|ies)|guidelines?|prompts?|limits?|restrictions?|safeguards?"
+    r"|orders from|context|system|programming)"
+)
 _TOLD = r"(?:what|everything|anything|all)\b.{0,12}\b(?:told|said|learned|above|before|instructed)"
 _REFUND = r"(?:refunds?|payments?|requests?|amounts?|claims?|orders?|returns?)"
 _APPROVAL = r"(?:approvals?|reviews?|reviewers?|authori[sz]ation|permission|confirmation|verification|human|checks?|a person|escalation)"
-_BOSS = r"(?:manager|supervisor|boss|ceo|cfo|director|admin(?:istrator)?|support|team|agent|colleague|head office|finance|stripe|developer|reviewer|staff|engineer)"
+_BOSS = (
+    r"(?:manager|supervisor|boss|ceo|cfo|director|admin(?:istrator)?|support|team|agent|colleague|head office|finance|stripe"
+    r"|developer|reviewer|staff|engineer)"
+)
+_ORDERING = (
+    r"(?:set|raise|give|return|report|answer|respond|reply|output|print|state|say|write|repeat|translate|summari[sz]e|classify|label)"
+)
 
-PATTERNS: dict[Sign, str] = {
-    Sign.IGNORE_INSTRUCTIONS: rf"\b(?:ignor\w*|disregard\w*|forget|override|overrule|bypass|overlook|skip|neglect|set aside|do not follow|don't follow|stop following)\b.{{0,40}}?(?:\b{_RULES}\b|\b{_TOLD}\b)"
-    r"|\bforget (?:about )?(?:that|this|it|everything|all)\b|\b(?:ignore|disregard) (?:the|that|this|all|it|your|any|every\w*)\b"
-    r"|\b(?:new|updated|real|actual|following) (?:instructions|directives?)\b"
-    r"|(?:ignorier\w*|vergiss|vergessen sie) .{0,20}(?:anweisung|regel|alle)|ignore[zr]? .{0,20}(?:instruction|règle|consigne)|oublie[zr]? .{0,20}(?:instruction|tout)"
-    r"|(?:ignor[ae]|olvid[ae]|dimentica|esqueça|ignoriere|negeer) .{0,24}(?:instruc|istruzion|regl|regol|todo|tutto|previo|anterior|precedent)"
-    r"|忽略|无视|無視|忘记之前|忘れて|무시|игнорир|забудь",
-    Sign.RULES_CHANGED: r"\b(?:policy|rules?|guidelines?|terms)\b.{0,16}\b(?:updates?|updated|changed?|changes|amended|revised|notice)\b"
-    r"|\b(?:new|updated|revised|latest) (?:\w+ )?(?:policy|rules?|guidelines?)\b"
-    rf"|\b{_REFUND}\b.{{0,40}}\b(?:no longer|need no|needs no|do not need|don't need|without|require no|not require)\b.{{0,16}}\b{_APPROVAL}\b"
-    rf"|\bno {_APPROVAL}\b.{{0,16}}\b(?:needed|required|necessary)\b|\bthreshold\b.{{0,24}}\b(?:is|now|raised|set|changed)\b|\beffective immediately\b",
-    Sign.CLAIMED_APPROVAL: r"\b(?:already|pre-?|been|was|is|fully)[ -]?(?:approved|authori[sz]ed|pre-?approved|cleared|signed off)\b"
-    rf"|\b{_BOSS}\b.{{0,40}}\b(?:approved|authori[sz]ed|confirmed|agreed|okayed|signed off|told me|promised|said)\b"
-    rf"|\b(?:approved|authori[sz]ed|confirmed|cleared) by\b|\bi(?: a|')m (?:an?|the|your) {_BOSS}\b|\b(?:i am|i'm) authori[sz]ed\b|\bon behalf of the {_BOSS}\b",
-    Sign.ADDRESSED_TO_READER: rf"\b(?:approve|accept|authori[sz]e|pay|process|grant|release) (?:this|it|me|my|the|now|immediately|all)\b.{{0,40}}\b(?:now|immediately|at once|without|automatically|right away|instantly)\b"
-    r"|\b(?:approve|authori[sz]e) (?:this|it|the|my|now|immediately|all|refund)\b|\bpay me\b|\bpay (?:now|immediately|at once)\b"
-    rf"|\b(?:skip|bypass|without|avoid|no need for)\b.{{0,12}}\b(?:any )?(?:human |manual |further )?{_APPROVAL}\b|\b(?:do not|don't|never) (?:escalate|review|flag|ask a (?:human|person)|involve)\b"
-    r"|\bmark (?:this|it|the|my)\b.{0,24}\b(?:as|approved|safe|legit\w*|genuine)\b|\b(?:set|raise|give|return|report|answer|respond|reply|output|print|state|say|write|repeat|translate|summari[sz]e|classify|label)\b.{0,24}\b(?:confidence|proposal|approve[d]?|json|output|only|exactly|following|sentence|text|code|haiku|poem|string|verbatim|intent)\b"
-    r"|\b(?:you are|you're|act as|acting as|behave as|from now on)\b.{0,24}\b(?:an?|now|my|the|dan|free|in)\b.{0,24}\b(?:assistant|ai|bot|model|agent|mode|system|admin\w*|approver|expert|linux|terminal|interpreter|character|refund)\b"
-    r"|\b(?:as an ai|language model|llm|chatgpt|gpt|smartgpt|chatbot|ai assistant|classifier|prompt)\b|\b(?:dear|hey|hello|attention|note to) (?:ai|assistant|bot|system|model)\b",
-    Sign.IMITATED_OUTPUT: r"[\"']?\b(?:intent|proposal|confidence|manipulation|rationale|approved|approval|approver|approved_by|decision|verdict|status|role|tool_call|function_call|risk|order_reference|amount_text)\b[\"']?\s*[:=]\s*(?:[\"'{\[]|true\b|\d|approve|refund\b|null\b)"
-    r"|```|\{\s*[\"']\w+[\"']\s*:|<(?:tool_call|function|output|result|reading)\b",
-    Sign.ROLE_TAGS: r"<\s*/?\s*(?:system|assistant|user|instructions?|customer_text|admin|developer|prompt|s)\s*>|\[/?(?:inst|system|admin|assistant)\]|<\|[^|]{1,32}\|>|<</?sys>>"
-    r"|(?:^|\n)\s*(?:#{1,6}\s*)?[\[(*]*(?:system|assistant|developer|admin(?:istrator)?|instructions?|user|bot|human|ai)(?: (?:message|note|prompt|override|notice|alert))?[\])*]*\s*[:>]"
-    r"|\b(?:begin|end|start) (?:of )?(?:system|prompt|instructions?|admin)\b|\bsystem (?:message|prompt|notice|override|instruction)s?\b",
-    Sign.ROLE_PLAY: r"\b(?:pretend|imagine|suppose|role-?play|hypothetical\w*|fictional|parallel (?:world|universe)|alternate (?:reality|universe)|simulat\w+|let's (?:play|assume|say)|game where|scenario where|in a world|what if you|thought experiment)\b"
-    r"|\b(?:developer|debug|system|admin|maintenance|override|god|test|sudo|root|safe|unrestricted|privileged)[ _-]?(?:mode|override|access)\b|\bsudo\b|\boverride_mode\b|\bmode (?:activated|enabled|on)\b",
-    Sign.ASKS_FOR_SECRETS: r"\b(?:what(?:'s| is| are)|tell|reveal|share|show|give|print|repeat|know|leak|send|say|provide|disclose|spell|expose)\b.{0,40}\b(?:secrets?|passwords?|passcode|api keys?|secret key|system prompt|your (?:instructions|rules|prompt|policy)|credentials|confidential)\b"
-    r"|\b(?:passwort|mot de passe|contraseña|senha|wachtwoord|lösenord)\b|パスワード|密码|비밀번호|пароль",
-    Sign.ENCODED_TEXT: r"\b(?:base ?64|rot ?13|caesar cipher|hexadecimal|leet ?speak|morse|decode|deciphers?|decrypt|unscramble|ascii codes?|binary code)\b|(?:\b[01]{8}\b[ ,]?){4}|(?:\b(?:0x|\\x)?[0-9a-f]{2}\b[ ,]){8}"
-    r"|(?:\\u[0-9a-f]{4}){4}|(?:%[0-9a-f]{2}){6}|(?:&#x?[0-9a-f]{2,6};){4}|\b[a-z] ?= ?[\"'].{1,80}[\"'].{0,40}\b[a-z] ?= ?[\"']|\b[a-z] ?\+ ?[a-z] ?\+ ?[a-z]\b",
+PATTERNS: dict[Sign, tuple[str, ...]] = {
+    Sign.IGNORE_INSTRUCTIONS: (
+        r"\b(?:ignor\w*|disregard\w*|forget|override|overrule|bypass|overlook|skip|neglect|set aside|(?:do not|don't|stop) follow\w*)\b"
+        rf".{{0,40}}?\b(?:{_RULES}|{_TOLD})\b",
+        r"\bforget (?:about )?(?:that|this|it|everything|all)\b|\b(?:ignore|disregard) (?:the|that|this|all|it|your|any|every\w*)\b",
+        r"\b(?:new|updated|real|actual|following) (?:instructions|directives?)\b",
+        r"(?:ignorier\w*|vergiss|vergessen sie) .{0,20}(?:anweisung|regel|alle)|(?:ignore[zr]?|oublie[zr]?) .{0,20}(?:instruction|règle|consigne|tout)",
+        r"(?:ignor[ae]|olvid[ae]|dimentica|esqueça|negeer) .{0,24}(?:instruc|istruzion|regl|regol|todo|tutto|previo|anterior|precedent)",
+        r"忽略|无视|無視|忘记之前|忘れて|무시|игнорир|забудь",
+    ),
+    Sign.RULES_CHANGED: (
+        r"\b(?:policy|rules?|guidelines?|terms)\b.{0,16}\b(?:updates?|updated|changed?|changes|amended|revised|notice)\b",
+        r"\b(?:new|updated|revised|latest) (?:\w+ )?(?:policy|rules?|guidelines?)\b",
+        rf"\b{_REFUND}\b.{{0,40}}\b(?:no longer|needs? no|(?:do not|don't) need|without|require no|not require)\b.{{0,16}}\b{_APPROVAL}\b",
+        rf"\bno {_APPROVAL}\b.{{0,16}}\b(?:needed|required|necessary)\b",
+        r"\bthreshold\b.{0,24}\b(?:is|now|raised|set|changed)\b|\beffective immediately\b",
+    ),
+    Sign.CLAIMED_APPROVAL: (
+        r"\b(?:already|pre-?|been|was|is|fully)[ -]?(?:approved|authori[sz]ed|pre-?approved|cleared|signed off)\b",
+        rf"\b{_BOSS}\b.{{0,40}}\b(?:approved|authori[sz]ed|confirmed|agreed|okayed|signed off|told me|promised|said)\b",
+        rf"\b(?:approved|authori[sz]ed|confirmed|cleared) by\b|\bi(?: a|')m (?:an?|the|your) {_BOSS}\b",
+        rf"\b(?:i am|i'm) authori[sz]ed\b|\bon behalf of the {_BOSS}\b",
+    ),
+    Sign.ADDRESSED_TO_READER: (
+        r"\b(?:accept|pay|process|grant|release) (?:this|it|me|my|the|now|all)\b.{0,40}"
+        r"\b(?:now|immediately|at once|without|automatically|right away|instantly)\b",
+        r"\b(?:approve|authori[sz]e) (?:this|it|the|me|my|now|immediately|all|refund)\b|\bpay (?:me|now|immediately|at once)\b",
+        rf"\b(?:skip|bypass|without|avoid|no need for)\b.{{0,12}}\b(?:any )?(?:human |manual |further )?{_APPROVAL}\b",
+        r"\b(?:do not|don't|never) (?:escalate|review|flag|ask a (?:human|person)|involve)\b",
+        r"\bmark (?:this|it|the|my)\b.{0,24}\b(?:as|approved|safe|legit\w*|genuine)\b",
+        rf"\b{_ORDERING}\b.{{0,24}}\b(?:confidence|proposal|approved?|json|output|only|exactly|following|sentence|text|code|verbatim|intent)\b",
+        r"\b(?:write|compose|create)\b.{0,24}\b(?:haiku|poem|string|story|song)\b",
+        r"\b(?:you are|you're|act as|acting as|behave as|from now on)\b.{0,24}\b(?:an?|now|my|the|dan|free|in)\b.{0,24}"
+        r"\b(?:assistant|ai|bot|model|agent|mode|system|admin\w*|approver|expert|terminal|interpreter|character)\b",
+        r"\b(?:as an ai|language model|llm|chatgpt|gpt|smartgpt|chatbot|ai assistant|classifier|prompt)\b",
+        r"\b(?:dear|hey|hello|attention|note to) (?:ai|assistant|bot|system|model)\b",
+    ),
+    Sign.IMITATED_OUTPUT: (
+        r"[\"']?\b(?:intent|proposal|confidence|manipulation|rationale|approved|approval|approver|approved_by|decision|verdict|status|role"
+        r"|tool_call|function_call|risk|order_reference|amount_text)\b[\"']?\s*[:=]\s*(?:[\"'{\[]|true\b|\d|approve|refund\b|null\b)",
+        r"```|\{\s*[\"']\w+[\"']\s*:|<(?:tool_call|function|output|result|reading)\b",
+    ),
+    Sign.ROLE_TAGS: (
+        r"<\s*/?\s*(?:system|assistant|user|instructions?|customer_text|admin|developer|prompt|s)\s*>",
+        r"\[/?(?:inst|system|admin|assistant)\]|<\|[^|]{1,32}\|>|<</?sys>>",
+        r"(?:^|\n)\s{0,8}(?:#{1,6}\s{0,4})?[\[(*]{0,3}(?:system|assistant|developer|admin(?:istrator)?|instructions?|user|bot|human|ai)"
+        r"(?: (?:message|note|prompt|override|notice|alert))?[\])*]{0,3}\s{0,4}[:>]",
+        r"\b(?:begin|end|start) (?:of )?(?:system|prompt|instructions?|admin)\b|\bsystem (?:message|prompt|notice|override|instruction)s?\b",
+    ),
+    Sign.ROLE_PLAY: (
+        r"\b(?:pretend|imagine|suppose|role-?play|hypothetical\w*|fictional|simulat\w+|let's (?:play|assume|say)|thought experiment)\b",
+        r"\b(?:parallel (?:world|universe)|alternate (?:reality|universe)|game where|scenario where|in a world|what if you)\b",
+        r"\b(?:developer|debug|system|admin|maintenance|override|god|test|sudo|root|unrestricted|privileged)[ _-]?(?:mode|override|access)\b",
+        r"\bsudo\b|\bmode (?:activated|enabled|on)\b",
+    ),
+    Sign.ASKS_FOR_SECRETS: (
+        r"\b(?:what(?:'s| is| are)|tell|reveal|share|show|give|print|repeat|know|leak|send|say|provide|disclose|spell|expose)\b.{0,40}"
+        r"\b(?:secrets?|passwords?|passcode|api keys?|system prompt|your (?:instructions|rules|prompt)|credentials|confidential)\b",
+        r"\b(?:passwort|mot de passe|contraseña|senha|wachtwoord|lösenord)\b|パスワード|密码|비밀번호|пароль",
+    ),
+    Sign.ENCODED_TEXT: (
+        r"\b(?:base ?64|rot ?13|caesar cipher|hexadecimal|leet ?speak|morse|decode|deciphers?|decrypt|unscramble|(?:ascii|binary) codes?)\b",
+        r"(?:\b[01]{8}\b[ ,]?){4}|(?:\b(?:0x|\\x)?[0-9a-f]{2}\b[ ,]){8}|(?:\\u[0-9a-f]{4}){4}|(?:%[0-9a-f]{2}){6}|(?:&#x?[0-9a-f]{2,6};){4}",
+        r"\b[a-z] ?= ?[\"'].{1,80}[\"'].{0,40}\b[a-z] ?= ?[\"']|\b[a-z] ?\+ ?[a-z] ?\+ ?[a-z]\b",
+    ),
 }
-_COMPILED = {sign: re.compile(pattern, re.IGNORECASE | re.DOTALL) for sign, pattern in PATTERNS.items()}
+_COMPILED = {sign: compiled(rows) for sign, rows in PATTERNS.items()}
 _BASE64 = re.compile(r"(?<![\w+/=.-])[A-Za-z0-9+/]{20,}={0,2}(?![\w+/=])")
 _FLOOD = re.compile(r"(\b\S{1,24}\b)(?:\s+\1\b){9,}|(\S)\2{39,}", re.IGNORECASE)
 _SPACED = re.compile(r"\b(?:[A-Za-z][ ._-]){5,}[A-Za-z]\b")
-_INVISIBLE = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufe00-\ufe0f\U000e0000-\U000e0fff]")
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufe00-\ufe0f\U000e0000-\U000e0fff]"
+)
 # Not counted alone: joiners and variation selectors that emoji and several scripts need, and the marks that right-to-left writing needs.
 _HIDING = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u00ad\u180e\u200b\u202a-\u202e\u2060-\u2069\U000e0000-\U000e0fff]|(?<!^)\ufeff|[A-Za-z][\u200c-\u200f][A-Za-z]|[\ufe00-\ufe0f]{3}"

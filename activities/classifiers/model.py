@@ -1,0 +1,195 @@
+"""The reader that asks a language model, of whatever provider the settings name, through pydantic-ai.
+
+The model labels; it decides nothing. What leaves the machine is the instructions and the masked text of one message, to the one address that the
+settings name, with the key that the settings name; no environment variable of a provider is read for either. One deadline covers everything, there is
+one more try for an answer that does not fit the schema and none for anything else, and an answer is cut off at ``model_max_output_bytes``.
+"""
+
+import asyncio
+import inspect
+import logging
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+from pydantic_ai import Agent, ModelSettings, RunUsage, ToolOutput, UsageLimits
+from pydantic_ai.exceptions import (
+    AgentRunError,
+    ContentFilterError,
+    ModelAPIError,
+    ModelAuthenticationError,
+    ModelConnectionError,
+    ModelHTTPError,
+    ModelRateLimitError,
+    ModelRequestTimeout,
+    ModelTimeoutError,
+    UnexpectedModelBehavior,
+    UserError,
+)
+from pydantic_ai.models import Model, infer_model
+from pydantic_ai.providers import Provider, infer_provider_class
+
+from activities.classifiers.base import NO_CONTEXT, Failure, Identity, ReadingContext, unreadable
+from activities.classifiers.bounded_http import AnswerTooLarge, BoundedTransport
+from activities.classifiers.prompt import INSTRUCTIONS, PROMPT_HASH, ModelAnswer, user_turn
+from activities.classifiers.rules import read_reference
+from activities.classifiers.verify import checked
+from refunds.classification import Classification, Source
+from refunds.settings import Settings
+
+log = logging.getLogger(__name__)
+# Its debug lines carry whole requests, and with them the customer's words (promise P9).
+logging.getLogger("openai").setLevel(logging.WARNING)
+
+OPENAI_ADDRESS = "https://api.openai.com/v1"
+MAX_OUTPUT_TOKENS = 4_096
+_REQUESTS = 2
+_UNREPORTED = "unreported"
+
+
+class ModelClassifier:
+    """Reads through a language model. One instance a process; ``aclose`` lets its connections go."""
+
+    def __init__(self, settings: Settings, *, model: Model | None = None) -> None:
+        """``model`` replaces the one that the settings name (the library's test models). Never fails: what is missing is told by every answer."""
+        self._timeout = settings.model_timeout_s
+        self._name = settings.model or ""
+        self._http: httpx2.AsyncClient | None = None
+        self._problem: Failure | None = None
+        if model is None:
+            model = self._make_model(settings)
+        self._agent = None if model is None else _agent(model)
+        if self._problem:
+            log.warning("the model classifier cannot be used (%s): every text goes to a person", self._problem.value)
+
+    def _make_model(self, settings: Settings) -> Model | None:
+        if settings.model_api_key is None or not settings.model_api_key.get_secret_value():
+            self._problem = Failure.NO_KEY
+            return None
+        transport = BoundedTransport(settings.model_max_output_bytes)
+        self._http = httpx2.AsyncClient(transport=transport, timeout=self._timeout, trust_env=False, follow_redirects=False)
+        try:
+            return _model(self._name, settings.model_api_key.get_secret_value(), settings.model_base_url, self._http)
+        except (UserError, ValueError, TypeError, ImportError):
+            self._problem = Failure.NOT_CONFIGURED
+            return None
+
+    async def classify(self, text: str, context: ReadingContext = NO_CONTEXT) -> Classification:
+        """Read ``text``. Whatever the model or the network does is answered with a reading or with a fixed word, within ``model_timeout_s``."""
+        failure = unreadable(text) or self._problem
+        if failure or self._agent is None:
+            return self._identity(_UNREPORTED).failed(failure or Failure.NOT_CONFIGURED)
+        usage, started = RunUsage(), time.monotonic()
+        version = _UNREPORTED
+        reading = None
+        try:
+            async with asyncio.timeout(self._timeout):
+                result = await self._agent.run(
+                    user_turn(text, keep=read_reference(text)),
+                    usage=usage,
+                    usage_limits=UsageLimits(request_limit=_REQUESTS),
+                    infer_name=False,
+                )
+            version = _safe_name(result.response.model_name)
+            answer = result.output
+            reading = checked(answer.as_reading(), text, context, unknown_fields=answer.has_unknown_fields())
+        except (AgentRunError, UserError, TimeoutError, AnswerTooLarge, httpx2.HTTPError, ValueError) as error:
+            failure = _word(error)
+        spent = int((time.monotonic() - started) * 1000)
+        identity = self._identity(version)
+        if reading is None:
+            return identity.failed(
+                failure or Failure.MALFORMED, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, duration_ms=spent
+            )
+        return identity.answer(reading, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, duration_ms=spent)
+
+    def _identity(self, version: str) -> Identity:
+        return Identity(source=Source.MODEL, classifier="model", model=self._name, version=version, prompt_hash=PROMPT_HASH)
+
+    async def aclose(self) -> None:
+        """Close the connections. Safe to call twice."""
+        if self._http is not None:
+            await self._http.aclose()
+
+
+def _agent(model: Model) -> Agent[None, ModelAnswer]:
+    agent = Agent(
+        model,
+        deps_type=type(None),
+        output_type=ToolOutput(ModelAnswer, name="label"),
+        instructions=INSTRUCTIONS,
+        retries={"tools": 0, "output": _REQUESTS - 1},
+        # The client's own retries are off: one deadline and one count of tries, ours. Temperature is left out by the library where a model refuses it.
+        model_settings=ModelSettings(temperature=0.0, max_tokens=MAX_OUTPUT_TOKENS, max_retries=0),
+    )
+    agent.instrument = False  # even where somebody instruments all agents: a trace would carry the customer's words
+    return agent
+
+
+def _model(name: str, key: str, base_url: str | None, http: httpx2.AsyncClient) -> Model:
+    """The model of that name, with nothing taken from a provider's environment variables. Raises what the library raises for an unusable name."""
+    if name.partition(":")[0] == "openai":
+        # Chat Completions: what every OpenAI-compatible server speaks, and nothing is stored there unless it is asked for.
+        name = "openai-chat:" + name.partition(":")[2]
+
+    def provider(kind: str) -> Provider[Any]:
+        if kind == "openai-chat":
+            return _openai(key, base_url, http)
+        cls = infer_provider_class(kind)
+        wanted = {"api_key": key, "http_client": http, **({"base_url": base_url} if base_url else {})}
+        accepted = inspect.signature(cls.__init__).parameters
+        if not set(wanted) <= set(accepted):
+            raise ValueError("this provider cannot be given a key, a bounded client and an address")
+        return cls(**wanted)
+
+    return infer_model(name, provider)
+
+
+def _openai(key: str, base_url: str | None, http: httpx2.AsyncClient) -> Provider[Any]:
+    from openai import AsyncOpenAI
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    client = AsyncOpenAI(api_key=key, base_url=base_url or OPENAI_ADDRESS, http_client=http, max_retries=0)
+    client.organization = client.project = None  # the client would take them from OPENAI_ORG_ID and OPENAI_PROJECT_ID
+    return OpenAIProvider(openai_client=client)
+
+
+def _safe_name(name: str | None) -> str:
+    """The model's name as the provider reports it, if it looks like a name: it comes from outside."""
+    return name if name and re.fullmatch(r"[\w./:@-]{1,100}", name, re.ASCII) else _UNREPORTED
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    link: BaseException | None = error
+    for _ in range(10):
+        if link is None:
+            return
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def _word(error: Exception) -> Failure:
+    """The fixed word for an error. Nothing of its message is kept: it may quote the text or the answer."""
+    if any(isinstance(link, AnswerTooLarge) for link in _chain(error)):
+        return Failure.ANSWER_TOO_LARGE
+    match error:
+        case ModelTimeoutError() | ModelRequestTimeout() | TimeoutError():
+            return Failure.TIMED_OUT
+        case ModelAuthenticationError():
+            return Failure.KEY_REFUSED
+        case ModelRateLimitError():
+            return Failure.RATE_LIMITED
+        case ModelConnectionError() | httpx2.HTTPError():
+            return Failure.UNREACHABLE
+        case ModelHTTPError():
+            return Failure.HTTP_ERROR
+        case ContentFilterError():
+            return Failure.REFUSED
+        case ModelAPIError() | UnexpectedModelBehavior() | ValueError():
+            return Failure.MALFORMED
+        case UserError():
+            return Failure.NOT_CONFIGURED
+        case _:
+            return Failure.MALFORMED
