@@ -1,0 +1,44 @@
+"""Things that happen by themselves: a pending refund succeeds or fails, a dispute is decided."""
+
+import asyncio
+import json
+
+from deploy.sandbox import disputes, refunds
+from deploy.sandbox.state import State
+from deploy.sandbox.webhooks import Outbox
+from deploy.sandbox.work import Work
+
+TICK_SECONDS = 0.02
+
+
+def run_due(state: State, outbox: Outbox) -> int:
+    """Carries out everything that is due, each in its own transaction. Returns how many."""
+    done = 0
+    while True:
+        now = state.clock.now_ms()
+        row = state.db.execute("SELECT seq, id, action FROM schedule WHERE due_ms <= ? ORDER BY due_ms, seq LIMIT 1", (now,)).fetchone()
+        if row is None:
+            return done
+        with state.transaction():
+            state.db.execute("DELETE FROM schedule WHERE seq = ?", (row[0],))
+            _act(Work(state, outbox, now // 1000), row[1], json.loads(row[2]))
+        done += 1
+
+
+def _act(work: Work, object_id: str, action: dict[str, str | None]) -> None:
+    status = str(action["status"])
+    body = work.state.by_id(object_id)
+    if body is None or body["status"] == status:
+        return
+    if body["object"] == "dispute":
+        if body["status"] not in disputes.CLOSED:
+            disputes.move(work, object_id, status)
+    elif body["status"] in refunds.COUNTED:
+        refunds.move(work, object_id, status, action.get("failure_reason"))
+
+
+async def run(state: State, outbox: Outbox) -> None:
+    """Looks for due things, for ever."""
+    while True:
+        run_due(state, outbox)
+        await asyncio.sleep(TICK_SECONDS)

@@ -1,0 +1,123 @@
+"""Webhooks: which events are delivered, signed as Stripe signs them, retried, and disturbed on request.
+
+Signature scheme: https://docs.stripe.com/webhooks#verify-manually (t=, v1= HMAC-SHA256 over "t.payload").
+"""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import time
+
+import httpx
+
+from deploy.sandbox.faults import WEBHOOK, Faults
+from deploy.sandbox.state import State, dumps
+from deploy.sandbox.words import words
+
+RETRY_AFTER_MS = (1_000, 5_000, 30_000, 300_000, 1_800_000, 7_200_000, 21_600_000, 43_200_000, 86_400_000)
+"""Stripe retries for up to three days with growing pauses; the first ones are shorter here."""
+ANSWER_SECONDS = 10.0
+LONGEST_NAP_SECONDS = 0.5
+DELIVERED = words("""refund.created refund.updated refund.failed charge.refunded charge.dispute.created charge.dispute.updated
+    charge.dispute.closed""")
+_log = logging.getLogger("sandbox.webhooks")
+
+
+def signature(payload: str, secret: str, timestamp: int) -> str:
+    """The value of the Stripe-Signature header."""
+    digest = hmac.new(secret.encode(), f"{timestamp}.{payload}".encode(), hashlib.sha256).hexdigest()
+    return f"t={timestamp},v1={digest}"
+
+
+class Outbox:
+    """Deliveries on disk: written in the transaction of the change, sent afterwards, at least once, in order when due."""
+
+    def __init__(self, state: State, faults: Faults) -> None:
+        self._state = state
+        self._faults = faults
+        self.url: str | None = None
+        self.secret = ""
+        self.wake = asyncio.Event()
+        self.load()
+
+    def load(self) -> None:
+        target = self._state.setting("webhook", {})
+        self.url, self.secret = target.get("url"), target.get("secret", "")
+
+    def aim(self, url: str | None, secret: str) -> None:
+        """Where events go from now on; None stops them."""
+        self._state.set_setting("webhook", {"url": url, "secret": secret})
+        self.load()
+
+    def add(self, event_id: str, kind: str) -> None:
+        """Queues an event's delivery, disturbed by a webhook fault that matches its type."""
+        if self.url is None or kind not in DELIVERED:
+            return
+        hit = self._faults.take(WEBHOOK, {"type": kind}.get) if self._faults else {}
+        if "drop" in hit:
+            return
+        due = self._state.clock.now_ms() + (hit["delay"]["ms"] if "delay" in hit else 0)
+        state = "held" if "hold" in hit else "due"
+        for _ in range(2 if "duplicate" in hit else 1):
+            self._state.db.execute("INSERT INTO deliveries (event, due_ms, state) VALUES (?, ?, ?)", (event_id, due, state))
+        self.wake.set()
+
+    def release(self, reverse: bool) -> int:
+        """Lets held deliveries go, oldest first or, to reorder them, newest first. Returns how many."""
+        order = "DESC" if reverse else "ASC"
+        held = self._state.db.execute(f"SELECT seq FROM deliveries WHERE state = 'held' ORDER BY seq {order}").fetchall()
+        now = self._state.clock.now_ms() - len(held)
+        for place, (seq,) in enumerate(held):
+            self._state.db.execute("UPDATE deliveries SET state = 'due', due_ms = ? WHERE seq = ?", (now + place, seq))
+        self.wake.set()
+        return len(held)
+
+    def outstanding(self) -> dict[str, int]:
+        return dict(self._state.db.execute("SELECT state, count(*) FROM deliveries GROUP BY state").fetchall())
+
+    async def run(self) -> None:
+        """Sends what is due, for ever."""
+        async with httpx.AsyncClient(timeout=ANSWER_SECONDS, trust_env=False) as client:
+            while True:
+                self.wake.clear()
+                if not await self._send_next(client):
+                    try:
+                        await asyncio.wait_for(self.wake.wait(), LONGEST_NAP_SECONDS)
+                    except TimeoutError:
+                        continue
+
+    async def _send_next(self, client: httpx.AsyncClient) -> bool:
+        if self.url is None:
+            return False
+        now = self._state.clock.now_ms()
+        row = self._state.db.execute(
+            "SELECT seq, event, attempt FROM deliveries WHERE state = 'due' AND due_ms <= ? ORDER BY due_ms, seq LIMIT 1",
+            (now,),
+        ).fetchone()
+        if row is None:
+            return False
+        seq, event_id, attempt = row
+        event = self._state.get("event", event_id)
+        delivered = event is not None and await self._post(client, self.url, dumps(event))
+        if delivered:
+            self._state.db.execute("UPDATE deliveries SET state = 'done' WHERE seq = ?", (seq,))
+        elif attempt < len(RETRY_AFTER_MS) and event is not None:
+            self._state.db.execute(
+                "UPDATE deliveries SET attempt = attempt + 1, due_ms = ? WHERE seq = ?",
+                (self._state.clock.now_ms() + RETRY_AFTER_MS[attempt], seq),
+            )
+        else:
+            self._state.db.execute("UPDATE deliveries SET state = 'failed' WHERE seq = ?", (seq,))
+        return True
+
+    async def _post(self, client: httpx.AsyncClient, url: str, payload: str) -> bool:
+        # Real time, not the sandbox's: the receiver's SDK compares it with its own clock.
+        signed = signature(payload, self.secret, int(time.time()))
+        headers = {"Stripe-Signature": signed, "Content-Type": "application/json; charset=utf-8"}
+        try:
+            answer = await client.post(url, content=payload.encode(), headers=headers)
+        except httpx.HTTPError as error:
+            _log.info("webhook not delivered: %s", type(error).__name__)
+            return False
+        return answer.is_success
