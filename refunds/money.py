@@ -5,12 +5,12 @@ Sources: https://docs.stripe.com/currencies (zero-decimal, three-decimal, specia
 """
 
 import re
+import unicodedata
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
-from functools import cache
+from functools import cache, lru_cache
 
 from babel import Locale, UnknownLocaleError
-from babel.numbers import format_currency, get_decimal_symbol, get_group_symbol
+from babel.numbers import get_currency_symbol, get_decimal_symbol, get_group_symbol
 
 from refunds.errors import Code, RefundError
 
@@ -78,17 +78,23 @@ class Money:
 def requested(amount: int, code: str) -> Money:
     """Check an amount somebody asks for and return it.
 
-    Raises ``AMOUNT_NOT_POSITIVE``, ``AMOUNT_TOO_LARGE``, ``UNKNOWN_CURRENCY`` or ``AMOUNT_NOT_SENDABLE`` (the currency's smallest step
-    does not divide it; the nearest amounts that can be sent are named, nothing is rounded).
+    Raises ``AMOUNT_NOT_INTEGER``, ``AMOUNT_NOT_POSITIVE``, ``AMOUNT_TOO_LARGE``, ``UNKNOWN_CURRENCY`` or ``AMOUNT_NOT_SENDABLE`` (the currency's smallest
+    step does not divide it; the nearest amounts that can be sent are named, nothing is rounded). Zero never means everything (field report 45).
     """
     kind = currency(code)
+    if type(amount) is not int:
+        raise RefundError(Code.AMOUNT_NOT_INTEGER, field="amount")
+    least, most = Money(kind.multiple, kind.code), Money(MAX_AMOUNT - MAX_AMOUNT % kind.multiple, kind.code)
     if amount <= 0:
-        raise RefundError(Code.AMOUNT_NOT_POSITIVE, f"The amount is {amount}; it must be at least 1.", field="amount")
-    if amount > MAX_AMOUNT:
-        raise RefundError(Code.AMOUNT_TOO_LARGE, f"The amount is above {MAX_AMOUNT}.", field="amount")
+        given = "zero" if amount == 0 else "below zero"
+        what = f"The amount is {given}; ask for at least {format_money(least)} ({least.amount}), or for everything with full: true."
+        raise RefundError(Code.AMOUNT_NOT_POSITIVE, what, field="amount")
+    if amount > most.amount:
+        what = f"The amount is above {format_money(most)} ({most.amount}); amounts are in the currency's smallest unit."
+        raise RefundError(Code.AMOUNT_TOO_LARGE, what, field="amount")
     if amount % kind.multiple:
         lower = amount - amount % kind.multiple
-        offers = [format_money(Money(a, kind.code)) for a in (lower, lower + kind.multiple) if a > 0]
+        offers = [f"{format_money(Money(a, kind.code))} ({a})" for a in (lower, lower + kind.multiple) if 0 < a <= most.amount]
         raise RefundError(
             Code.AMOUNT_NOT_SENDABLE,
             f"{kind.code} amounts must be a multiple of {kind.multiple}; ask for {' or '.join(offers)}.",
@@ -98,52 +104,103 @@ def requested(amount: int, code: str) -> Money:
 
 
 def format_money(money: Money, locale: str = "en_US") -> str:
-    """Write an amount as people of that locale read it, with every decimal of the currency: ``$30.00``, ``¥5,800``, ``KWD 18.600``."""
-    kind = currency(money.currency)
-    value = Decimal(money.amount).scaleb(-kind.exponent)
-    decimals = kind.shown_decimals
-    shown = value.quantize(Decimal(1).scaleb(-decimals)) if value == round(value, decimals) else value
-    places = max(0, -int(shown.as_tuple().exponent))
-    pattern = "¤#,##0" + ("." + "0" * places if places else "")
-    text = format_currency(shown, kind.code, format=_pattern(locale, places) or pattern, locale=locale, currency_digits=False)
-    return text.replace("\xa0", " ").replace("\u202f", " ")
+    """Write an amount as people of that locale read it, with every decimal of the currency: ``$30.00``, ``¥5,800``, ``KWD 18.600``.
+
+    Spaces are plain ones. Raises ``INVALID_FIELD`` for a locale that is not known.
+    """
+    return _formatted(money.amount, money.currency, locale)
+
+
+@lru_cache(maxsize=8_192)
+def _formatted(amount: int, code: str, locale: str) -> str:
+    kind, known = currency(code), _locale(locale)
+    digits = str(abs(amount)).rjust(kind.exponent + 1, "0")
+    whole, decimals = (digits[: -kind.exponent], digits[-kind.exponent :]) if kind.exponent else (digits, "")
+    if not decimals.strip("0"):
+        decimals = decimals[: kind.shown_decimals]
+    number = _grouped(whole, known) + (get_decimal_symbol(known) + decimals if decimals else "")
+    pattern, symbol = known.currency_formats["standard"], get_currency_symbol(kind.code, known)
+    prefix, suffix = pattern.prefix[amount < 0], pattern.suffix[amount < 0]
+    text = _spaced(prefix.replace("¤", symbol) + number + suffix.replace("¤", symbol), symbol)
+    return text.translate(_SPACES)
+
+
+def _grouped(whole: str, locale: Locale) -> str:
+    """The digits in the locale's groups: three and three in most, three and then two in India."""
+    last, others = locale.currency_formats["standard"].grouping
+    head, groups = whole[:-last], [whole[-last:]]
+    while head:
+        head, group = head[:-others], head[-others:]
+        groups.insert(0, group)
+    return get_group_symbol(locale).join(groups)
+
+
+def _spaced(text: str, symbol: str) -> str:
+    """Put a space between a digit and a symbol of letters, as CLDR's spacing rule has it (UTS 35, part 3, "Currency Formats")."""
+    for edge, pattern, between in (
+        (symbol[-1], rf"({re.escape(symbol)})(?=\d)", r"\1 "),
+        (symbol[0], rf"(?<=\d)({re.escape(symbol)})", r" \1"),
+    ):
+        if unicodedata.category(edge)[0] not in "SZ":
+            text = re.sub(pattern, between, text)
+    return text
 
 
 @cache
-def _pattern(locale: str, places: int) -> str:
-    """The locale's own currency pattern with exactly ``places`` decimals."""
-    raw = str(Locale.parse(locale).currency_formats["standard"].pattern).split(";")[0]
-    head = re.sub(r"\.[0#]+", "", raw)
-    decimals = "." + "0" * places if places else ""
-    return re.sub(r"(0)(?=[^0#,]*$)", lambda m: m.group(1) + decimals, head, count=1)
+def _locale(name: str) -> Locale:
+    """The locale of that name, written ``de_DE`` or ``de-DE``. Raises ``INVALID_FIELD`` for one that is not known."""
+    try:
+        if not re.fullmatch(r"[A-Za-z]{2,8}(?:[_-][A-Za-z0-9]{1,8}){0,3}", name):
+            raise ValueError(name)
+        return Locale.parse(name.replace("-", "_"))
+    except (UnknownLocaleError, ValueError) as error:
+        what = f"The locale {name[:20]!r} is not known; write one such as en_US or de_DE."
+        raise RefundError(Code.INVALID_FIELD, what, field="locale") from error
 
 
 def parse_amount(text: str, code: str, locale: str = "en_US") -> Money:
     """Read an amount a person typed, strictly by the locale, and return it in API units.
 
-    Grouping must be in the right places, the decimal sign must be the locale's, and more decimals than the currency has are an error.
-    Raises ``AMOUNT_UNREADABLE`` with what was expected, or the errors of :func:`requested`. Nothing is rounded.
+    Grouping must be in the right places, the decimal sign must be the locale's, and more decimals than the currency has are an error. The currency's
+    symbol in that locale or its code may stand before or after, as :func:`format_money` writes it; another currency's may not. Raises
+    ``AMOUNT_UNREADABLE`` with what was expected, ``INVALID_FIELD`` for an unknown locale, or the errors of :func:`requested`. Nothing is rounded.
     """
-    kind = currency(code)
-    try:
-        parsed = Locale.parse(locale)
-    except (UnknownLocaleError, ValueError) as error:
-        raise RefundError(Code.AMOUNT_UNREADABLE, f"The locale {locale[:20]!r} is not known.", field="locale") from error
-    point, group = get_decimal_symbol(parsed), get_group_symbol(parsed)
-    groups = r"[\s\u00a0\u202f]" if group.isspace() else re.escape(group)
-    shape = rf"(?:\d{{1,3}}(?:{groups}\d{{3}})+|\d+)(?:{re.escape(point)}(\d+))?"
-    match = re.fullmatch(shape, text.strip(), flags=re.ASCII)
-    decimals = kind.shown_decimals
-    if match is None or len(match.group(1) or "") > max(decimals, 0):
-        example = format_money(Money(123_450_000 // kind.multiple * kind.multiple, kind.code), locale)
+    kind, known = currency(code), _locale(locale)
+    bare = _without_currency(text, kind, known) if len(text) <= _LONGEST_TEXT else ""
+    match = _shape(known).fullmatch(bare)
+    if match is None or len(match["decimals"] or "") > kind.shown_decimals:
+        example = format_money(Money(1_234 * 10**kind.exponent, kind.code), locale)
         raise RefundError(
             Code.AMOUNT_UNREADABLE,
             f"{text[:40]!r} is not an amount in {kind.code} as written in {locale}; write it like {example}.",
             field="amount",
         )
-    plain = re.sub(groups, "", text.strip()).replace(point, ".")
-    try:
-        minor = Decimal(plain).scaleb(kind.exponent)
-    except InvalidOperation as error:  # the shape above leaves digits only; kept so that a surprise stays an error of the input
-        raise RefundError(Code.AMOUNT_UNREADABLE, f"{text[:40]!r} is not a number.", field="amount") from error
-    return requested(int(minor), kind.code)
+    decimals = (match["decimals"] or "").ljust(kind.exponent, "0")
+    return requested(int(re.sub(r"\D", "", match["whole"]) + decimals), kind.code)
+
+
+_LONGEST_TEXT = 64
+_SPACES = dict.fromkeys(map(ord, "\u00a0\u202f\u2009"), " ")
+_PLAIN = _SPACES | dict.fromkeys(map(ord, "\u200e\u200f\u061c"))
+"""To plain spaces, and without the marks of writing direction that some locales put around symbols."""
+
+
+def _without_currency(text: str, kind: Currency, locale: Locale) -> str:
+    """The text with plain spaces, without direction marks, spaces around it, and one mention of the currency."""
+    bare = text.translate(_PLAIN).strip()
+    for mark in (get_currency_symbol(kind.code, locale).translate(_PLAIN).strip(), kind.code):
+        if bare.startswith(mark):
+            return bare.removeprefix(mark).lstrip()
+        if bare.endswith(mark):
+            return bare.removesuffix(mark).rstrip()
+    return bare
+
+
+@cache
+def _shape(locale: Locale) -> re.Pattern[str]:
+    """What an amount looks like in the locale: digits, grouped in the right places or not at all, and decimals."""
+    point, group = re.escape(get_decimal_symbol(locale)), get_group_symbol(locale)
+    between = " " if group.isspace() else "['\u2019]" if group in "'\u2019" else re.escape(group)
+    last, others = locale.currency_formats["standard"].grouping
+    grouped = rf"\d{{1,{others}}}(?:{between}\d{{{others}}})*{between}\d{{{last}}}"
+    return re.compile(rf"(?P<whole>{grouped}|\d+)(?:{point}(?P<decimals>\d+))?", re.ASCII)

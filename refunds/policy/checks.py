@@ -98,14 +98,17 @@ def requester(policy: Policy, facts: Facts) -> Finding:
     return case.by(setting, Code.NOT_COVERED, policy.texts.not_covered)
 
 
+def _setting(accepted: tuple[str, ...], any_other: str, not_given: str, given: str | None) -> str:
+    if given is None:
+        return not_given
+    return "accept" if given in accepted else any_other
+
+
 def channel(policy: Policy, facts: Facts) -> Finding:
     """Whether the channel is covered."""
     given = facts.request.channel
     case = Case("channel", "The policy covers the channel.", given or "not given", ", ".join(policy.channels.accepted) or "none")
-    if given is None:
-        setting = policy.channels.not_given
-    else:
-        setting = "accept" if given in policy.channels.accepted else policy.channels.any_other
+    setting = _setting(policy.channels.accepted, policy.channels.any_other, policy.channels.not_given, given)
     return case.by(setting, Code.NOT_COVERED, policy.texts.not_covered)
 
 
@@ -121,10 +124,7 @@ def reason(policy: Policy, facts: Facts) -> Finding:
 
 def _reason(policy: Policy, given: Reason | None) -> Finding:
     case = Case("reason", "The policy covers the reason.", given or "not given", ", ".join(policy.reasons.accepted) or "none")
-    if given is None:
-        setting = policy.reasons.not_given
-    else:
-        setting = "accept" if given in policy.reasons.accepted else policy.reasons.any_other
+    setting = _setting(policy.reasons.accepted, policy.reasons.any_other, policy.reasons.not_given, given)
     return case.by(setting, Code.NOT_COVERED, policy.texts.not_covered)
 
 

@@ -33,25 +33,28 @@ class Case:
     observed: str
     limit: str
 
+    def _check(self, result: str) -> Check:
+        return Check(self.id, self.text, str(self.observed), str(self.limit), result)
+
     def passed(self) -> Finding:
         """It is in order."""
-        return Finding(Check(self.id, self.text, self.observed, self.limit, PASS))
+        return Finding(self._check(PASS))
 
     def consent(self) -> Finding:
         """The customer must agree first."""
-        return Finding(Check(self.id, self.text, self.observed, self.limit, CONSENT))
+        return Finding(self._check(CONSENT))
 
     def review(self, ladder: str | None = None, *, signal: str | None = None) -> Finding:
         """A person looks."""
-        return Finding(Check(self.id, self.text, self.observed, self.limit, REVIEW), ladder=ladder, signal=signal)
+        return Finding(self._check(REVIEW), ladder=ladder, signal=signal)
 
     def deny(self, code: Code, text: str = "") -> Finding:
         """It is refused."""
-        return Finding(Check(self.id, self.text, self.observed, self.limit, DENY), code=code, text=text)
+        return Finding(self._check(DENY), code=code, text=text)
 
     def answer(self, text: str) -> Finding:
         """It is explained with the merchant's words; nothing moves."""
-        return Finding(Check(self.id, self.text, self.observed, self.limit, ANSWER), text=text)
+        return Finding(self._check(ANSWER), text=text)
 
     def by(self, setting: str, code: Code, text: str = "", *, ladder: str | None = None) -> Finding:
         """What a setting of ``accept``, ``review`` or ``deny`` says."""

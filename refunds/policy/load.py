@@ -97,26 +97,25 @@ def _dotted(path: Path) -> str:
 
 
 def _read_amounts(placed: Placed) -> list[tuple[Path, str, str]]:
-    """Turn the amounts under ``currencies`` into API units; an amount that cannot be read stays as it is and is reported."""
-    currencies = placed.value.get("currencies") if isinstance(placed.value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    """Turn the amounts under ``currencies`` into API units; an amount that cannot be read becomes 1 and is reported."""
     found: list[tuple[Path, str, str]] = []
-    if not isinstance(currencies, dict):
-        return found
-    for code, ceilings in currencies.items():  # pyright: ignore[reportUnknownVariableType]
-        known = CURRENCIES.get(str(code))  # pyright: ignore[reportUnknownArgumentType]
-        if known is None:
-            found.append((("currencies", str(code)), "this currency cannot be refunded here", "Use an upper-case ISO code such as USD."))  # pyright: ignore[reportUnknownArgumentType]
-        if known is None or not isinstance(ceilings, dict):
+    for code, ceilings in _mapping(_mapping(placed.value).get("currencies")).items():
+        if code not in CURRENCIES:
+            found.append((("currencies", code), "this currency cannot be refunded here", "Use an upper-case ISO code such as USD."))
             continue
-        for name, value in ceilings.items():  # pyright: ignore[reportUnknownVariableType]
-            path: Path = ("currencies", known.code, str(name))  # pyright: ignore[reportUnknownArgumentType]
-            if name in Ceilings.model_fields:
-                try:
-                    ceilings[name] = _amount(value, known.code)
-                except ValueError as error:
-                    ceilings[name] = 1
-                    found.append((path, "not an amount", str(error)))
+        amounts = _mapping(ceilings)
+        for name in amounts.keys() & Ceilings.model_fields.keys():
+            try:
+                amounts[name] = _amount(amounts[name], code)
+            except ValueError as error:
+                amounts[name] = 1
+                found.append((("currencies", code, name), "not an amount", str(error)))
     return found
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """The value itself when it is a mapping (so that it can be changed in place), else an empty one."""
+    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
 def _amount(value: object, code: str) -> int:

@@ -6,7 +6,7 @@ never a float. Anchors, tags of one's own, doubled names and deep nesting are re
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -50,15 +50,26 @@ class Placed:
         return Mark(1, 1)
 
 
+_RESOLVED = (
+    ("bool", r"^(?:true|false)$", [*"tf"]),
+    ("int", r"^(?:0|-?[1-9][0-9]{0,17})$", [*"-0123456789"]),
+    ("null", r"^(?:~|null|)$", ["~", "n", ""]),
+)
+"""What a plain value can be besides text: far less than YAML 1.1 has, where ``no`` is false and ``1:30`` is ninety."""
+
+
 class _Loader(yaml.SafeLoader):
     """Composes nodes only; bounded in depth, without aliases."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - a class setting of the library
+    yaml_implicit_resolvers: dict[str, Any] = {
+        first: [(f"tag:yaml.org,2002:{kind}", re.compile(pattern)) for kind, pattern, firsts in _RESOLVED if first in firsts]
+        for first in ["", *"tfn~-0123456789"]
+    }
 
     depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        event = self.peek_event()
+        event = cast("yaml.Event", self.peek_event())  # pyright: ignore[reportUnknownMemberType]
         if isinstance(event, yaml.AliasEvent):
             raise yaml.MarkedYAMLError(problem="a reference (*name) is not taken here", problem_mark=event.start_mark)
         self.depth += 1
@@ -69,16 +80,11 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), list("tf"))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^(?:0|-?[1-9][0-9]{0,17})$"), list("-0123456789"))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|)$"), ["~", "n", ""])
-
-
 def read(text: str) -> Placed:
     """Read YAML text. Never raises for what the text says: what is wrong is in ``faults``."""
     placed = Placed(None)
     try:
-        node = yaml.compose(text, Loader=_Loader)
+        node = cast("yaml.Node | None", yaml.compose(text, Loader=_Loader))  # pyright: ignore[reportUnknownMemberType]
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         mark = Mark(before.count("\n") + 1, len(before) - before.rfind("\n"))
