@@ -1,6 +1,7 @@
 """python -m deploy.sandbox --host 127.0.0.1 --port 0 --data sandbox.sqlite"""
 
 import argparse
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -22,6 +23,9 @@ def main() -> int:
     options = Options(given.data, given.webhook_url, given.webhook_secret, given.key_seconds, given.account)
     try:
         serve(options, given.host, given.port)
+    except sqlite3.OperationalError as error:
+        sys.stderr.write(f"sandbox: cannot use {given.data}: {error}\n")
+        return 1
     except OSError as error:
         sys.stderr.write(f"sandbox: cannot serve on {given.host}:{given.port}: {error.strerror}\n")
         return 1

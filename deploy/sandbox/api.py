@@ -73,10 +73,10 @@ class StripeApi:
         request_id = "req_" + secrets.token_hex(7)
         headers: dict[bytes, bytes] = dict(scope["headers"])
         key = headers.get(b"idempotency-key", b"").decode("latin-1") or None
-        body = await _body(receive) if scope["method"] != "GET" else ""
-        if body is None:
-            return
         try:
+            body = await _body(receive) if scope["method"] != "GET" else ""
+            if body is None:
+                return
             request = self._read(scope, headers, body, key, request_id)
             faults = self._faults.take(request.route.op, self._seen(request)) if self._faults else {}
             answer = await self._disturbed(request, faults, receive) if faults else self._answer(request)
@@ -85,9 +85,10 @@ class StripeApi:
         if answer is None:
             await _cut(scope, receive)
             return
-        start = {"type": "http.response.start", "status": answer.status, "headers": _headers(answer, key)}
-        await send(start)
-        await send({"type": "http.response.body", "body": answer.content.encode()})
+        content = answer.content.encode()
+        headers_out = _headers(answer, key, len(content))
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers_out})
+        await send({"type": "http.response.body", "body": content})
 
     def _read(self, scope: Scope, headers: dict[bytes, bytes], body: str, key: str | None, request_id: str) -> Incoming:
         method, path = scope["method"], scope["path"]
@@ -126,8 +127,6 @@ class StripeApi:
         faults = faults or {}
         if request.method == "GET":
             return self._work(request, faults)
-        if request.key is not None and request.key in self._in_use:
-            raise errors.key_in_use(request.key)
         with self._state.transaction():
             return self._kept_or_done(request, faults, log)
 
@@ -137,6 +136,8 @@ class StripeApi:
             log = self._log(request)
         kept = None
         try:
+            if key is not None and key in self._in_use:
+                raise errors.key_in_use(key)
             kept = None if key is None else self._keys.find(key, request.method, request.path, request.canonical)
         except StripeError as error:
             answer = self._refusal(error, request.request_id)
@@ -170,15 +171,16 @@ class StripeApi:
         if request.method == "POST":
             state.db.execute("SAVEPOINT endpoint")
         try:
-            if "status" in faults and not faults["status"].get("after_work"):
-                return self._failure(faults["status"], request.request_id)
+            broken = faults["status"] if "status" in faults and faults["status"]["status"] == 500 else None
+            if broken is not None and not broken.get("after_work"):
+                return _failure(broken, request.request_id)
             body = request.route.handler(call)
             made = body["id"] if request.route.op in LOGGED else None
             if request.route.op == "refund.create":
                 self._disturb_refund(body, faults, fields)
             body = expanded(call, body) if "expand" in call.params else body
-            if "status" in faults:
-                failed = self._failure(faults["status"], request.request_id)
+            if broken is not None:
+                failed = _failure(broken, request.request_id)
                 failed.made = made
                 return failed
         except StripeError as error:
@@ -191,18 +193,6 @@ class StripeApi:
             for item in body["data"] if body["object"] == "list" else [body]:
                 item.update(fields)
         return Answer(200, dumps(body), request.request_id, original=request.request_id, made=made)
-
-    def _failure(self, fault: Fault, request_id: str) -> Answer:
-        """A 5xx as ordered. A 500 comes from the API and is kept under the key; a 502 and its like come from in front."""
-        status, body = fault["status"], fault.get("body")
-        original = request_id if status == 500 else None
-        if body is None and status in (502, 503, 504):
-            page = f"<html><head><title>{status}</title></head><body>nginx</body></html>"
-            return Answer(status, page, request_id, original=original, content_type=b"text/html")
-        if body is None:
-            body = errors.internal_error().body(None)
-        content = body if isinstance(body, str) else dumps(body)
-        return Answer(status, content, request_id, original=original)
 
     def _disturb_refund(self, body: Body, faults: dict[str, Fault], fields: dict[str, Any]) -> None:
         """Makes an ordered difference the truth: altered fields are stored, a hidden refund is left out of lists."""
@@ -219,15 +209,13 @@ class StripeApi:
             answer = await self._delayed(request, faults, log)
         except StripeError as error:
             answer = self._refusal(error, request.request_id)
-            if log is not None:
-                self.log.answered(log, answer.status)
         lost = answer is None or "lose_answer" in faults
         if answer is not None and "malformed" in faults:
             answer.content = answer.content[: max(len(answer.content) // 2, 1)]
         if not lost and "hang" in faults:
             lost = await _gone_within(receive, faults["hang"]["ms"] / 1000)
-        if lost and log is not None:
-            self.log.answered(log, LOST)
+        if log is not None:
+            self.log.answered(log, LOST if lost or answer is None else answer.status)
         return None if lost else answer
 
     async def _delayed(self, request: Incoming, faults: dict[str, Fault], log: int | None) -> Answer | None:
@@ -236,10 +224,18 @@ class StripeApi:
         if "rate_limit" in faults:
             raise errors.rate_limited(lock_timeout=bool(faults["rate_limit"].get("lock_timeout")))
         if "delay" in faults:
-            await self._hold_key(request.key, asyncio.sleep(faults["delay"]["ms"] / 1000))
+            key = request.key if request.method == "POST" else None
+            await self._hold_key(key, asyncio.sleep(faults["delay"]["ms"] / 1000))
         if "lose_request" in faults:
             return None
-        return self._answer(request, faults, log)
+        gateway = faults["status"] if "status" in faults and faults["status"]["status"] != 500 else None
+        if gateway is not None and not gateway.get("after_work"):
+            return _failure(gateway, request.request_id)
+        answer = self._answer(request, faults, log)
+        if gateway is not None:
+            # The result is kept under the key all the same: only its way back failed.
+            answer = _failure(gateway, request.request_id)
+        return answer
 
     async def _hold_key(self, key: str | None, waiting: Awaitable[None]) -> None:
         """While a call with a key is being worked on, another one with the same key is told so (409)."""
@@ -247,7 +243,6 @@ class StripeApi:
             await waiting
             return
         if key in self._in_use:
-            await asyncio.sleep(0)
             raise errors.key_in_use(key)
         self._in_use.add(key)
         try:
@@ -256,16 +251,29 @@ class StripeApi:
             self._in_use.discard(key)
 
 
+def _failure(fault: Fault, request_id: str) -> Answer:
+    """A 5xx as ordered. A 500 comes from the API and is kept under the key; a 502 and its like come from in front."""
+    status, body = fault["status"], fault.get("body")
+    original = request_id if status == 500 else None
+    if body is None and status in (502, 503, 504):
+        page = f"<html><head><title>{status}</title></head><body>nginx</body></html>"
+        return Answer(status, page, request_id, original=original, content_type=b"text/html")
+    if body is None:
+        body = errors.internal_error().body(None)
+    content = body if isinstance(body, str) else dumps(body)
+    return Answer(status, content, request_id, original=original)
+
+
 def _replay(kept: Kept, request_id: str) -> Answer:
     return Answer(kept.status, kept.body, request_id, original=kept.request_id, replayed=True)
 
 
-def _headers(answer: Answer, key: str | None) -> list[tuple[bytes, bytes]]:
+def _headers(answer: Answer, key: str | None, length: int) -> list[tuple[bytes, bytes]]:
     headers = [
         (b"content-type", answer.content_type),
         (b"request-id", answer.request_id.encode()),
         (b"stripe-version", API_VERSION.encode()),
-        (b"content-length", str(len(answer.content.encode())).encode()),
+        (b"content-length", str(length).encode()),
     ]
     if key is not None:
         headers.append((b"idempotency-key", key.encode("latin-1")))
@@ -277,15 +285,17 @@ def _headers(answer: Answer, key: str | None) -> list[tuple[bytes, bytes]]:
 
 
 async def _body(receive: Receive) -> str | None:
-    """The request's body; None when the caller left before it was whole. Too large a one is cut and then refused."""
+    """The request's body; None when the caller left before it was whole. Raises 413."""
     whole = b""
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
         whole += message.get("body", b"")
+        if len(whole) > LARGEST_BODY:
+            raise StripeError(413, "Request body is too large.", stored=False)
         if not message.get("more_body", False):
-            return whole[:LARGEST_BODY].decode("utf-8", "replace")
+            return whole.decode("utf-8", "replace")
 
 
 async def _cut(scope: Scope, receive: Receive) -> None:

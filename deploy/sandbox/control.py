@@ -182,12 +182,9 @@ class Control:
         return JSONResponse({"now": clock.now(), "shifted_seconds": clock.shift_ms // 1000})
 
     async def reset(self, request: Request) -> Response:
-        """Forgets everything: objects, keys, faults, clock, webhook target. The account stays the same."""
-        account = self._state.setting("account", None)
+        """Forgets objects, keys, faults, balances and the clock's shift; account and webhook target stay."""
         with self._state.transaction():
             self._state.wipe()
-            if account is not None:
-                self._state.set_setting("account", account)
         self._faults.clear()
         self._api_keys.forget()
         self._outbox.load()

@@ -3,7 +3,7 @@
 from deploy.sandbox import objects
 from deploy.sandbox.errors import StripeError, invalid, no_such
 from deploy.sandbox.objects import Body
-from deploy.sandbox.params import metadata, reject_unknown, text
+from deploy.sandbox.params import metadata, reject_unknown
 from deploy.sandbox.work import Call, Work
 
 INQUIRY = frozenset({"warning_needs_response", "warning_under_review", "warning_closed"})
@@ -152,13 +152,3 @@ def close(call: Call) -> Body:
     reject_unknown(call.params, ("expand",))
     body = _open_by_path(call)
     return move(call, body["id"], "warning_closed" if body["status"] in INQUIRY else "lost")
-
-
-def filters(call: Call) -> dict[str, str | list[str]]:
-    """The links that refund, dispute and charge lists may be narrowed by."""
-    found: dict[str, str | list[str]] = {}
-    for name in ("charge", "payment_intent", "customer"):
-        value = text(call.params, name)
-        if value is not None:
-            found[name] = value
-    return found

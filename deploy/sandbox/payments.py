@@ -244,6 +244,9 @@ def place(work: Work, wanted: dict[str, Any]) -> tuple[Body, Body | None]:
     method = wanted.get("payment_method_type") or "card"
     if not isinstance(amount, int) or amount < 1 or (captured is not None and not 0 <= captured <= amount):
         raise ValueError("amount is a positive whole number of minor units, captured between 0 and amount or null")
+    check_granularity(amount, currency)
+    if not all(isinstance(value, str) for value in (wanted.get("metadata") or {}).values()):
+        raise ValueError("metadata values are strings")
     if wanted.get("refund_outcome"):
         refunds.check_outcome(wanted["refund_outcome"])
     whole = captured is None

@@ -22,9 +22,19 @@ class Route:
     handler: Handler
 
 
+def _links(call: Call) -> dict[str, str | list[str]]:
+    """What refund, dispute, charge and payment lists are narrowed by."""
+    found: dict[str, str | list[str]] = {}
+    for name in ("charge", "payment_intent", "customer"):
+        value = text(call.params, name)
+        if value is not None:
+            found[name] = value
+    return found
+
+
 def _list(kind: str, url: str, narrowed_by: frozenset[str], *, counted: bool, call: Call) -> Body:
     reject_unknown(call.params, LIST_PARAMETERS | narrowed_by | {"created"})
-    return listed(call, kind, url, disputes.filters(call), counted=counted)
+    return listed(call, kind, url, _links(call), counted=counted)
 
 
 def _charge_refunds(call: Call) -> Body:

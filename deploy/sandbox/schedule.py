@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+import logging
 
 from deploy.sandbox import disputes, refunds
 from deploy.sandbox.state import State
 from deploy.sandbox.webhooks import Outbox
 from deploy.sandbox.work import Work
 
-TICK_SECONDS = 0.02
+TICK_SECONDS = 0.03
+_log = logging.getLogger("sandbox.schedule")
 
 
 def run_due(state: State, outbox: Outbox) -> int:
@@ -19,9 +21,14 @@ def run_due(state: State, outbox: Outbox) -> int:
         row = state.db.execute("SELECT seq, id, action FROM schedule WHERE due_ms <= ? ORDER BY due_ms, seq LIMIT 1", (now,)).fetchone()
         if row is None:
             return done
-        with state.transaction():
+        try:
+            with state.transaction():
+                state.db.execute("DELETE FROM schedule WHERE seq = ?", (row[0],))
+                _act(Work(state, outbox, now // 1000), row[1], json.loads(row[2]))
+        except (LookupError, ValueError) as error:
+            # Overtaken by what was done since it was planned: it will never be possible, so it is not tried again.
             state.db.execute("DELETE FROM schedule WHERE seq = ?", (row[0],))
-            _act(Work(state, outbox, now // 1000), row[1], json.loads(row[2]))
+            _log.warning("%s did not happen: %s", row[1], error)
         done += 1
 
 

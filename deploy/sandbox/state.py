@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS deliveries (
 CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (due_ms, seq) WHERE state = 'due';
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
-TABLES = ("objects", "idempotency", "requests", "faults", "schedule", "deliveries", "settings")
+TABLES = ("objects", "idempotency", "requests", "faults", "schedule", "deliveries")
 LINKS = ("charge", "payment_intent", "customer", "type", "source")
 
 
@@ -62,11 +62,16 @@ class Page:
 
 
 class State:
-    """Reads and writes objects and settings. Safe to open on a file that a killed sandbox left behind."""
+    """Reads and writes objects and settings. Safe to open on a file that a killed sandbox left behind.
+
+    The file is locked while it is open: a second sandbox on it gets sqlite3.OperationalError.
+    """
 
     def __init__(self, path: Path) -> None:
         self.db = sqlite3.connect(path, isolation_level=None, cached_statements=512)
-        self.db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=4000;" + _SCHEMA)
+        self.db.executescript(
+            "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=4000;" + _SCHEMA
+        )
         self.clock = Clock(self.setting("clock_shift_ms", 0))
 
     def close(self) -> None:
@@ -179,8 +184,10 @@ class State:
         self.db.execute("INSERT INTO schedule (due_ms, id, action) VALUES (?, ?, ?)", (due_ms, object_id, dumps(action)))
 
     def wipe(self) -> None:
+        """Forgets everything but whose sandbox this is and where its webhooks go."""
         for table in TABLES:
             self.db.execute(f"DELETE FROM {table}")
+        self.db.execute("DELETE FROM settings WHERE name NOT IN ('account', 'webhook')")
 
     def _load(self, body: str) -> Body:
         loaded = json.loads(body)

@@ -50,9 +50,12 @@ class Outbox:
         self._state.set_setting("webhook", {"url": url, "secret": secret})
         self.load()
 
+    def wants(self, kind: str) -> bool:
+        return self.url is not None and kind in DELIVERED
+
     def add(self, event_id: str, kind: str) -> None:
         """Queues an event's delivery, disturbed by a webhook fault that matches its type."""
-        if self.url is None or kind not in DELIVERED:
+        if not self.wants(kind):
             return
         hit = self._faults.take(WEBHOOK, {"type": kind}.get) if self._faults else {}
         if "drop" in hit:

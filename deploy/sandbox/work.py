@@ -26,7 +26,7 @@ class Work:
             subject=subject,
             previous=previous,
             request=self.request,
-            pending_webhooks=1 if self.outbox.url else 0,
+            pending_webhooks=int(self.outbox.wants(kind)),
             now=self.now,
         )
         self.state.insert(body, type=kind)
