@@ -182,7 +182,7 @@ class Control:
         return JSONResponse({"now": clock.now(), "shifted_seconds": clock.shift_ms // 1000})
 
     async def reset(self, request: Request) -> Response:
-        """Forgets objects, keys, faults, balances and the clock's shift; account and webhook target stay."""
+        """Forgets everything but the account and what the command line set."""
         with self._state.transaction():
             self._state.wipe()
         self._faults.clear()

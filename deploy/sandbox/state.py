@@ -184,10 +184,10 @@ class State:
         self.db.execute("INSERT INTO schedule (due_ms, id, action) VALUES (?, ?, ?)", (due_ms, object_id, dumps(action)))
 
     def wipe(self) -> None:
-        """Forgets everything but whose sandbox this is and where its webhooks go."""
+        """Forgets everything but whose account this is."""
         for table in TABLES:
             self.db.execute(f"DELETE FROM {table}")
-        self.db.execute("DELETE FROM settings WHERE name NOT IN ('account', 'webhook')")
+        self.db.execute("DELETE FROM settings WHERE name <> 'account'")
 
     def _load(self, body: str) -> Body:
         loaded = json.loads(body)
