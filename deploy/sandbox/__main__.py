@@ -5,8 +5,8 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from deploy.sandbox.app import Options
 from deploy.sandbox.idempotency import KEEP_SECONDS
+from deploy.sandbox.options import Options
 from deploy.sandbox.server import serve
 
 

@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -17,21 +15,11 @@ from deploy.sandbox.api import StripeApi
 from deploy.sandbox.apikeys import ApiKeys
 from deploy.sandbox.control import Control
 from deploy.sandbox.faults import Faults
-from deploy.sandbox.idempotency import KEEP_SECONDS, Keys
+from deploy.sandbox.idempotency import Keys
+from deploy.sandbox.options import Options
 from deploy.sandbox.routes import OPERATIONS
 from deploy.sandbox.state import State
 from deploy.sandbox.webhooks import Outbox
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How one sandbox is set up. `key_seconds` is the age at which idempotency keys are forgotten."""
-
-    data: Path
-    webhook_url: str | None = None
-    webhook_secret: str = ""
-    key_seconds: int = KEEP_SECONDS
-    account: str | None = None
 
 
 async def _health(request: Request) -> Response:
@@ -43,11 +31,9 @@ def build(options: Options) -> ASGIApp:
     state = State(options.data)
     faults = Faults(state, OPERATIONS)
     outbox = Outbox(state, faults)
-    if options.webhook_url is not None:
-        outbox.aim(options.webhook_url, options.webhook_secret)
     api_keys = ApiKeys(state)
     api = StripeApi(state, faults, outbox, Keys(state, options.key_seconds), api_keys)
-    control = Control(state, faults, outbox, api_keys, api, options.account)
+    control = Control(state, faults, outbox, api_keys, api, options)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -15,6 +15,7 @@ from deploy.sandbox.apikeys import ApiKeys
 from deploy.sandbox.currency import check_currency
 from deploy.sandbox.errors import StripeError
 from deploy.sandbox.faults import Faults
+from deploy.sandbox.options import Options
 from deploy.sandbox.state import State
 from deploy.sandbox.webhooks import Outbox
 from deploy.sandbox.words import words
@@ -48,18 +49,23 @@ async def _json(request: Request) -> Any:
 class Control:
     """Endpoints for tests, demos and operators of the sandbox. A mistake in a request is a 400 that says what is wrong."""
 
-    def __init__(self, state: State, faults: Faults, outbox: Outbox, api_keys: ApiKeys, api: StripeApi, account: str | None) -> None:
+    def __init__(self, state: State, faults: Faults, outbox: Outbox, api_keys: ApiKeys, api: StripeApi, options: Options) -> None:
         self._state = state
         self._faults = faults
         self._outbox = outbox
         self._api_keys = api_keys
         self._api = api
-        self._account = account
-        self._settle_account()
+        self._options = options
+        if options.account is not None:
+            state.set_setting("account", options.account)
+        self._aim()
 
-    def _settle_account(self) -> None:
-        if self._account is not None:
-            self._state.set_setting("account", self._account)
+    def _aim(self) -> None:
+        """Webhooks go where the command line says, or where they went before a restart, until told otherwise."""
+        if self._options.webhook_url is not None:
+            self._outbox.aim(self._options.webhook_url, self._options.webhook_secret)
+        else:
+            self._outbox.load()
 
     def routes(self) -> list[Route]:
         table: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
@@ -187,7 +193,7 @@ class Control:
             self._state.wipe()
         self._faults.clear()
         self._api_keys.forget()
-        self._outbox.load()
+        self._aim()
         self._state.clock.shift_ms = 0
         return JSONResponse({})
 

@@ -10,7 +10,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deploy.sandbox.api import ABORT
-from deploy.sandbox.app import Options, build
+from deploy.sandbox.app import build
+from deploy.sandbox.options import Options
 
 _GRACE_SECONDS = 2
 

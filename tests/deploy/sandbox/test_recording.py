@@ -1,7 +1,7 @@
 """Replays the whole recording of Stripe's behaviour where REFUNDS_STRIPE_RECORDED names it.
 
-Without it this module collects no replay test, and the terminal summary says so; test_recorded_facts.py holds the facts
-themselves as our own table.
+Without it this module is not collected and the terminal summary says so; test_recorded_facts.py holds the facts themselves
+as our own table.
 """
 
 import json
@@ -13,8 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-_PATH = os.environ.get("REFUNDS_STRIPE_RECORDED")
-_SCENARIOS = json.loads(Path(_PATH).read_text())["scenarios"] if _PATH else []
+_SCENARIOS = json.loads(Path(os.environ["REFUNDS_STRIPE_RECORDED"]).read_text())["scenarios"]
 _CARDS = {
     "card_succeeds": "pm_card_visa",
     "card_creates_chargeback": "pm_card_createDispute",
