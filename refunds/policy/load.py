@@ -61,8 +61,9 @@ def load_policy(text: str) -> Policy:
         try:
             policy = Policy.model_validate(placed.value)
         except ValidationError as error:
-            unread = {path for path, _, _ in found}
-            found += [fault for fault in map(_translate, error.errors(include_url=False)) if fault[0] not in unread]
+            reported = {path for path, _, _ in found} | {f.path for f in placed.faults if f.path}
+            faults = map(_translate, error.errors(include_url=False))
+            found += [fault for fault in faults if not any(fault[0][: len(path)] == path for path in reported)]
     if policy is not None:
         found += _contradictions(policy)
     for path, problem, remedy in found:
@@ -156,7 +157,7 @@ def _translate(error: Any) -> tuple[Path, str, str]:
             "tuple_type": "a list, such as [a, b]",
         }[kind]
         return path, f"{given} is of the wrong kind", f"Write {wanted}."
-    message = str(error["msg"])
+    message = str(error["msg"]).replace("Input should be", "It must be").replace("Input should", "It must")
     return path, f"{given} is not taken here", f"{message}."
 
 

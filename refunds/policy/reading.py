@@ -11,6 +11,9 @@ from refunds.policy.findings import Case, Finding
 from refunds.policy.model import Policy
 
 
+_WANTED = "refund; payouts, credits and goodwill are never paid here"
+
+
 def findings(policy: Policy, facts: Facts) -> Iterator[Finding]:
     """The findings about the reading, if there is one."""
     reading = facts.reading
@@ -40,7 +43,7 @@ def _answers(policy: Policy, facts: Facts, reading: ReadingFacts) -> bool:
 
 
 def _scope(policy: Policy, facts: Facts, reading: ReadingFacts) -> Finding:
-    case = Case("intent", "The text asks for a refund.", reading.intent or "not known", Intent.REFUND)
+    case = Case("intent", "The text asks for a refund.", reading.intent or "not known", _WANTED)
     if reading.intent is Intent.REFUND:
         return case.passed()
     if _answers(policy, facts, reading):
