@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
+from openai import AsyncOpenAI
 from pydantic_ai import Agent, ModelSettings, RunUsage, ToolOutput, UsageLimits
 from pydantic_ai.exceptions import (
     AgentRunError,
@@ -29,7 +30,9 @@ from pydantic_ai.exceptions import (
     UserError,
 )
 from pydantic_ai.models import Model, infer_model
+from pydantic_ai.models.openai import OpenAIResponsesModel, OpenAIResponsesModelSettings
 from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.providers.openai import OpenAIProvider
 
 from activities.classifiers.base import NO_CONTEXT, Failure, Identity, ReadingContext, unreadable
 from activities.classifiers.bounded_http import AnswerTooLarge, BoundedTransport
@@ -121,39 +124,49 @@ def _agent(model: Model) -> Agent[None, ModelAnswer]:
         output_type=ToolOutput(ModelAnswer, name="label"),
         instructions=INSTRUCTIONS,
         retries={"tools": 0, "output": _REQUESTS - 1},
-        # The client's own retries are off: one deadline and one count of tries, ours. Temperature is left out by the library where a model refuses it.
-        model_settings=ModelSettings(temperature=0.0, max_tokens=MAX_OUTPUT_TOKENS, max_retries=0),
+        model_settings=_settings_for(model),
     )
     agent.instrument = False  # even where somebody instruments all agents: a trace would carry the customer's words
     return agent
 
 
+def _settings_for(model: Model) -> ModelSettings:
+    chosen = ModelSettings(max_tokens=MAX_OUTPUT_TOKENS)
+    # There is one deadline and one count of tries, ours, so the clients' own retries are off. An OpenAI client has that from `_provider`: told again
+    # here, the library would copy the client, and the copy takes an organisation and a project from the environment.
+    if not isinstance(getattr(model, "client", None), AsyncOpenAI):
+        chosen["max_retries"] = 0
+    # Models that reason take no temperature; the library warns about it on each call.
+    if not model.profile.get("openai_supports_reasoning", False):
+        chosen["temperature"] = 0.0
+    if isinstance(model, OpenAIResponsesModel):
+        return OpenAIResponsesModelSettings(**chosen, openai_store=False)  # that API keeps requests for 30 days unless told not to
+    return chosen
+
+
 def _model(name: str, key: str, base_url: str | None, http: httpx2.AsyncClient) -> Model:
-    """The model of that name, with nothing taken from a provider's environment variables. Raises what the library raises for an unusable name."""
-    if name.partition(":")[0] == "openai":
-        # Chat Completions: what every OpenAI-compatible server speaks, and nothing is stored there unless it is asked for.
-        name = "openai-chat:" + name.partition(":")[2]
-
-    def provider(kind: str) -> Provider[Any]:
-        if kind == "openai-chat":
-            return _openai(key, base_url, http)
-        cls = infer_provider_class(kind)
-        wanted = {"api_key": key, "http_client": http, **({"base_url": base_url} if base_url else {})}
-        accepted = inspect.signature(cls.__init__).parameters
-        if not set(wanted) <= set(accepted):
-            raise ValueError("this provider cannot be given a key, a bounded client and an address")
-        return cls(**wanted)
-
-    return infer_model(name, provider)
+    """The model of that name, with key and address from the settings alone. Raises what the library raises for an unusable name."""
+    kind, _, rest = name.partition(":")
+    # Chat Completions for plain "openai": what every OpenAI-compatible server speaks, and it keeps nothing unless it is asked to.
+    name = f"openai-chat:{rest}" if kind == "openai" else name
+    return infer_model(name, lambda kind: _provider(kind, key, base_url, http))
 
 
-def _openai(key: str, base_url: str | None, http: httpx2.AsyncClient) -> Provider[Any]:
-    from openai import AsyncOpenAI
-    from pydantic_ai.providers.openai import OpenAIProvider
-
-    client = AsyncOpenAI(api_key=key, base_url=base_url or OPENAI_ADDRESS, http_client=http, max_retries=0)
-    client.organization = client.project = None  # the client would take them from OPENAI_ORG_ID and OPENAI_PROJECT_ID
-    return OpenAIProvider(openai_client=client)
+def _provider(kind: str, key: str, base_url: str | None, http: httpx2.AsyncClient) -> Provider[Any]:
+    cls = infer_provider_class(kind)
+    accepted = inspect.signature(cls.__init__).parameters
+    address = next((name for name in ("base_url", "api_base", "azure_endpoint") if name in accepted), None)
+    if cls is OpenAIProvider:
+        base_url = base_url or OPENAI_ADDRESS
+    if (address is None) != (base_url is None) or not {"api_key", "http_client"} <= set(accepted):
+        # Left out, the address would come from that provider's environment variable: the text would go where the settings do not say.
+        raise ValueError("this provider cannot be given exactly this key, this bounded client and this address")
+    given: dict[str, Any] = {"api_key": key, "http_client": http} | ({address: base_url} if address else {})
+    provider = cls(**given)
+    if isinstance(provider.client, AsyncOpenAI):
+        provider.client.max_retries = 0
+        provider.client.organization = provider.client.project = None  # it took them from OPENAI_ORG_ID and OPENAI_PROJECT_ID
+    return provider
 
 
 def _safe_name(name: str | None) -> str:
@@ -174,6 +187,8 @@ def _word(error: Exception) -> Failure:
     """The fixed word for an error. Nothing of its message is kept: it may quote the text or the answer."""
     if any(isinstance(link, AnswerTooLarge) for link in _chain(error)):
         return Failure.ANSWER_TOO_LARGE
+    if type(error) is ModelAPIError and any(isinstance(link, httpx2.HTTPStatusError) for link in _chain(error)):
+        return Failure.HTTP_ERROR  # a redirect, which is never followed: the text goes to the configured address only
     match error:
         case ModelTimeoutError() | ModelRequestTimeout() | TimeoutError():
             return Failure.TIMED_OUT

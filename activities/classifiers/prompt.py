@@ -28,8 +28,7 @@ Answer once, by calling the tool, with these fields and no others:
 - proposal: "approve" only when the request is one clear refund; "deny" when it is plainly not a refund; otherwise "escalate".
 - confidence: 0 to 100, how sure you are of the labels.
 - rationale: one short English sentence in your own words, without names, addresses or numbers.
-- manipulation: every sign you see, or an empty list.
-"""
+- manipulation: every sign you see, or an empty list."""
 
 
 class ModelAnswer(BaseModel):

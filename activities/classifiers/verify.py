@@ -40,7 +40,10 @@ def checked(
     if (reference, written, len(lines)) != (answer.order_reference or None, answer.amount_text or None, len(answer.product_lines)):
         signs.add(Sign.ANSWER_NOT_IN_TEXT)
     money = read_amount(normalised(written), context.currency).money if written else None
-    if _contradicts(answer, money_differs=second.amount is not None and money is not None and money.amount != second.amount, second=second):
+    kept = answer.model_copy(
+        update={"order_reference": reference, "amount": money.amount if money else None, "currency": money.currency if money else None}
+    )
+    if _contradicts(kept, second):
         signs.add(Sign.ANSWER_CONTRADICTS)
 
     suspect = bool(signs)
@@ -59,9 +62,15 @@ def checked(
     )
 
 
-def _contradicts(answer: Reading, *, money_differs: bool, second: Reading) -> bool:
+def _contradicts(answer: Reading, second: Reading) -> bool:
     """Whether the rules plainly see something stricter than the model does. Where they see less, the model is not contradicted."""
     looser_intent = second.intent is Intent.OUT_OF_SCOPE and answer.intent is not Intent.OUT_OF_SCOPE
     missed_fraud = second.reason is Reason.FRAUDULENT and answer.reason is not Reason.FRAUDULENT
-    other_order = bool(second.order_reference and answer.order_reference) and second.order_reference != answer.order_reference
-    return looser_intent or missed_fraud or money_differs or other_order
+    money, order = (answer.amount, answer.currency), answer.order_reference
+    other_money = None not in (second.amount, answer.amount) and (second.amount, second.currency) != money
+    other_order = second.order_reference is not None and order is not None and _bare(second.order_reference) != _bare(order)
+    return looser_intent or missed_fraud or other_money or other_order
+
+
+def _bare(reference: str) -> str:
+    return normalised(reference).strip(" #\"'().:").casefold()
