@@ -87,6 +87,7 @@ class Code(StrEnum):
     IDEMPOTENCY_CONFLICT = "IDEMPOTENCY_CONFLICT"
     STATUS_UNKNOWN = "STATUS_UNKNOWN"
     PENDING_TOO_LONG = "PENDING_TOO_LONG"
+    SETTLED_NOT_REFUNDED = "SETTLED_NOT_REFUNDED"
     # parts that are down
     STORE_UNAVAILABLE = "STORE_UNAVAILABLE"
     ORCHESTRATOR_UNAVAILABLE = "ORCHESTRATOR_UNAVAILABLE"
@@ -194,7 +195,9 @@ CATALOGUE: dict[Code, Meaning] = {
     _C.CONSENT_DECLINED: Meaning(0, "The customer declined these terms.", "Ask for a new refund if other terms are wanted."),
     _C.EMERGENCY_STOP: Meaning(0, "An operator has stopped all refunds.", "It goes on when an operator resumes."),
     _C.PROCESSOR_UNREACHABLE: Meaning(0, "The processor cannot be reached.", "It is tried again by itself; nothing was sent."),
-    _C.TERMS_EXPIRED: Meaning(0, "The terms expired while the refund was held.", "It is quoted again by itself."),
+    _C.TERMS_EXPIRED: Meaning(
+        0, "The terms expired, or no longer fit the payment, before anything was sent.", "It is quoted again by itself."
+    ),
     _C.PROCESSOR_REFUSED: Meaning(
         0,
         "The processor definitely refused; no money moved.",
@@ -212,6 +215,7 @@ CATALOGUE: dict[Code, Meaning] = {
     ),
     _C.STATUS_UNKNOWN: Meaning(0, "The processor reports a status this version does not know.", "Look in the dashboard, then settle."),
     _C.PENDING_TOO_LONG: Meaning(0, "The processor has not finished within 45 days.", "Ask the processor, then settle."),
+    _C.SETTLED_NOT_REFUNDED: Meaning(0, "Two persons found that no money had moved.", "Ask for a new refund if it is still due."),
     _C.STORE_UNAVAILABLE: Meaning(
         503,
         "The database cannot be reached; nothing was stored.",

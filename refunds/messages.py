@@ -22,7 +22,8 @@ class Step:
     READ_PAYMENT = "read_payment"
     APPLY = "apply_message"
     DEADLINE = "pass_deadline"
-    RESUME = "resume"
+    RESUME = "resume_held"
+    REFUSE = "refuse_message"
     SUBMIT = "submit"
     CONCLUDE = "conclude"
     RECONCILE = "reconcile"
@@ -38,7 +39,7 @@ class RefundInput:
 
 @dataclass(frozen=True)
 class StepInput:
-    """The input of every step: the refund, and for messages the kind and the id of the stored row."""
+    """The input of every step: the refund, and for messages the kind and the id of the stored row. ``detail`` says what was wrong with a malformed one."""
 
     refund: str
     kind: str = ""
@@ -50,6 +51,8 @@ class StepInput:
 class Situation:
     """Where a refund stands, as the store says: what the workflow acts on and shows to operators.
 
+    ``version`` is the refund's own count of ledger entries: of two situations, the higher one is the newer.
+
     ``needs`` names a step of another role that must run before this one can go on (``classify`` or ``read_payment``), or is empty. ``wake_at`` is the next
     instant at which something is due by itself (reminder, escalation, expiry, poll), ``review_by`` the one a person is held to. ``refused`` is the code when
     the message that led here changed nothing.
@@ -57,6 +60,7 @@ class Situation:
 
     refund: str
     status: str
+    version: int = 0
     revision: int = 0
     needs: str = ""
     waits_for: str = ""

@@ -31,9 +31,11 @@ PERSONS_ONLY = frozenset({Role.REVIEWER, Role.MANAGER, Role.FRAUD, Role.SETTLER}
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who is calling: the principal, the kind, its roles, and the integration its idempotency keys belong to."""
+    """Who is calling: the principal, its handle (how ``requested_by`` names a person) and name, the kind, its roles, and the integration its
+    idempotency keys belong to (it survives the rotation of keys)."""
 
     principal_id: str
+    handle: str
     name: str
     kind: PrincipalKind
     roles: frozenset[Role] = field(default_factory=frozenset[Role])

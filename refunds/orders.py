@@ -1,0 +1,86 @@
+"""The merchant's order, as it is sent to us: customer, times, lines, tax, shipping and how it was paid."""
+
+import re
+from datetime import datetime
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from refunds.money import MAX_AMOUNT, currency
+
+
+def _no_control_characters(text: str) -> str:
+    if re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", text):
+        raise ValueError("control characters such as NUL are not taken")
+    return text
+
+
+def _known_currency(code: str) -> str:
+    return currency(code).code
+
+
+CleanText = Annotated[str, AfterValidator(_no_control_characters)]
+"""Text without control characters (tab, line feed and carriage return are text)."""
+
+ExternalId = Annotated[CleanText, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
+"""An id somebody else chose."""
+
+CurrencyCode = Annotated[str, StringConstraints(min_length=3, max_length=3), AfterValidator(_known_currency)]
+Amount = Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)]
+
+
+class Strict(BaseModel):
+    """A value from outside: unknown fields are refused, nothing is converted silently."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OrderLine(Strict):
+    """One line: ``amount`` is its whole price in minor units of the order's currency, without tax."""
+
+    id: ExternalId
+    title: Annotated[CleanText, StringConstraints(max_length=500)] = ""
+    category: Annotated[CleanText, StringConstraints(max_length=100)] = ""
+    quantity: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 1
+    amount: Amount
+
+
+class OrderPayment(Strict):
+    """How it was paid: a Stripe PaymentIntent (``pi_...``) or charge (``ch_...``), and what the merchant believes was taken."""
+
+    processor: Annotated[str, StringConstraints(pattern="^stripe$")] = "stripe"
+    id: Annotated[str, StringConstraints(pattern=r"^(pi|ch|py)_[A-Za-z0-9_]{1,100}$")]
+    amount: Annotated[int, Field(strict=True, ge=1, le=MAX_AMOUNT)]
+    currency: CurrencyCode
+
+
+class Order(Strict):
+    """An order. Every PUT is a new version; terms name the version they were quoted on."""
+
+    customer_id: ExternalId
+    customer_since: AwareDatetime | None = None
+    placed_at: AwareDatetime | None = None
+    delivered_at: AwareDatetime | None = None
+    currency: CurrencyCode
+    lines: Annotated[list[OrderLine], Field(max_length=1000)] = []
+    tax: Amount = 0
+    shipping: Amount = 0
+    payments: Annotated[list[OrderPayment], Field(max_length=50)] = []
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        ids = [p.id for p in self.payments]
+        if len(set(ids)) != len(ids):
+            raise ValueError("payments: each payment may be named once")
+        lines = [line.id for line in self.lines]
+        if len(set(lines)) != len(lines):
+            raise ValueError("lines: each line id may be used once")
+        placed: datetime | None = self.placed_at
+        if placed and self.delivered_at and self.delivered_at < placed:
+            raise ValueError("delivered_at is before placed_at")
+        return self
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The categories of its lines, each once, sorted."""
+        return tuple(sorted({line.category for line in self.lines if line.category}))

@@ -1,0 +1,136 @@
+"""What a support system or an agent asks for: the strict shapes of the outside contract, judged as far as the call alone allows."""
+
+from typing import Annotated, Any, Self
+
+from pydantic import AwareDatetime, BeforeValidator, Field, StringConstraints, model_validator
+
+from refunds.errors import Code, RefundError
+from refunds.money import Money, requested
+from refunds.orders import CleanText, ExternalId, Strict
+from refunds.reasons import Reason
+from refunds.terms import canonical_hash
+
+MAX_TEXT = 200_000
+"""The longest message taken, in characters. It is kept whole, encrypted, and never travels through Temporal or to the processor."""
+
+OUT_OF_SCOPE = ("payout", "store_credit", "credit", "goodwill", "gift_card")
+"""Asked for by name as a reason, these are refused by name: they are not the return of a captured payment."""
+
+
+def _integer_amount(value: Any) -> Any:
+    # A JSON true is an int to Python, and 1e3 or 30.0 are floats: neither is an amount (field report 43).
+    if value is not None and type(value) is not int:
+        raise RefundError(Code.AMOUNT_NOT_INTEGER, "The amount must be a JSON integer of minor units.", field="amount")
+    return value
+
+
+def _in_scope(value: Any) -> Any:
+    if isinstance(value, str) and value.strip().lower() in OUT_OF_SCOPE:
+        raise RefundError(Code.OUT_OF_SCOPE, field="reason")
+    return value
+
+
+AskedAmount = Annotated[int | None, BeforeValidator(_integer_amount)]
+LongText = Annotated[CleanText, StringConstraints(max_length=MAX_TEXT)]
+
+
+class CustomerAuthentication(Strict):
+    """How and when the caller made sure that this is the customer, such as ``password`` or ``order_email_link``."""
+
+    method: Annotated[CleanText, StringConstraints(min_length=1, max_length=100)]
+    at: AwareDatetime
+
+
+class RequestedLine(Strict):
+    """A line of the order and how many of it."""
+
+    id: ExternalId
+    quantity: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 1
+
+
+class _Asked(Strict):
+    """What every way of asking has in common."""
+
+    customer_id: ExternalId
+    customer_authentication: CustomerAuthentication | None = None
+    requested_by: Annotated[CleanText, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)] | None = None
+    channel: Annotated[CleanText, StringConstraints(pattern=r"^[a-z0-9_.-]{1,50}$")] | None = None
+    metadata: Annotated[dict[str, Annotated[CleanText, StringConstraints(max_length=500)]], Field(max_length=30)] = {}
+    agent_session_id: ExternalId | None = None
+    agent_model: Annotated[CleanText, StringConstraints(max_length=200)] | None = None
+    agent_reasoning: Annotated[CleanText, StringConstraints(max_length=20_000)] | None = None
+    conversation_context: LongText | None = None
+
+    @model_validator(mode="after")
+    def _metadata_keys(self) -> Self:
+        for key in self.metadata:
+            if not 1 <= len(key) <= 40 or key.startswith("refund"):
+                raise ValueError(f"metadata.{key[:40]}: keys have 1 to 40 characters and do not start with 'refund', which is ours")
+        return self
+
+    def body_hash(self) -> str:
+        """The identity of the body, for the repeated use of an idempotency key."""
+        return canonical_hash(self.model_dump(mode="json"))
+
+
+class RefundRequest(_Asked):
+    """``POST /v1/refunds``: a refund of exactly one payment, by amount or in full."""
+
+    order_id: ExternalId | None = None
+    payment_id: ExternalId | None = None
+    amount: AskedAmount = None
+    currency: Annotated[str, StringConstraints(min_length=1, max_length=12)] | None = None
+    full: bool = False
+    reason: Annotated[Reason | None, BeforeValidator(_in_scope)] = None
+    lines: Annotated[list[RequestedLine], Field(max_length=1000)] = []
+    message: LongText | None = None
+
+    @model_validator(mode="after")
+    def _what_is_asked(self) -> Self:
+        if self.order_id is None and self.payment_id is None:
+            raise RefundError(Code.INVALID_FIELD, "Name the order_id, the payment_id, or both.", field="order_id")
+        if self.full and self.amount is not None:
+            raise RefundError(Code.AMOUNT_AND_FULL, field="full")
+        if not self.full and self.amount is None:
+            raise RefundError(Code.AMOUNT_REQUIRED, field="amount")
+        if self.amount is not None and self.currency is None:
+            raise RefundError(Code.UNKNOWN_CURRENCY, "An amount needs its currency.", field="currency")
+        if self.amount is not None and self.currency is not None:
+            requested(self.amount, self.currency)
+        return self
+
+    @property
+    def money(self) -> Money | None:
+        """The amount asked for, or ``None`` for a full refund."""
+        return requested(self.amount, self.currency) if self.amount is not None and self.currency is not None else None
+
+
+class Ticket(_Asked):
+    """``POST /v1/tickets``: free text; a classifier reads order, amount and reason from it."""
+
+    message: Annotated[LongText, StringConstraints(min_length=1)]
+    order_id: ExternalId | None = None
+
+
+class RevisionRequest(Strict):
+    """``POST /v1/refunds/{id}/revisions``: other terms, for the ``terms_hash`` that was seen. At least one of amount, payment and reason changes."""
+
+    terms_hash: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")] | None = None
+    payment_id: ExternalId | None = None
+    amount: AskedAmount = None
+    currency: Annotated[str, StringConstraints(min_length=1, max_length=12)] | None = None
+    full: bool = False
+    reason: Annotated[Reason | None, BeforeValidator(_in_scope)] = None
+    note: Annotated[CleanText, StringConstraints(max_length=5_000)] = ""
+
+    @model_validator(mode="after")
+    def _something_changes(self) -> Self:
+        if self.full and self.amount is not None:
+            raise RefundError(Code.AMOUNT_AND_FULL, field="full")
+        if self.amount is None and not self.full and self.payment_id is None and self.reason is None:
+            raise RefundError(Code.TERMS_UNCHANGED, "Give another amount, payment_id or reason.", field="amount")
+        if self.amount is not None:
+            if self.currency is None:
+                raise RefundError(Code.UNKNOWN_CURRENCY, "An amount needs its currency.", field="currency")
+            requested(self.amount, self.currency)
+        return self

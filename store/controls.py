@@ -1,0 +1,106 @@
+"""The emergency stop (promise P4).
+
+The stop takes an advisory lock exclusively that every attempt shares, flips one flag and nothing else, and commits. So when it has answered, an attempt
+either opened its row before (and is listed until it has answered or lapsed) or reads the flag in a statement that began after it. A stop state that
+cannot be read counts as stopped: the attempt's transaction fails, and nothing is sent.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, select, text, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.clock import Clock
+from store.changes import enter
+from store.tables import attempts, controls, operations
+
+STOP_LOCK = 0x5245_4655_4E44  # any fixed number; this one spells REFUND
+EVERYTHING = "everything"
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The state of one scope. ``mode`` is ``live`` or ``draft`` (prepare only, nothing is ever sent)."""
+
+    scope: str
+    stopped: bool
+    mode: str
+    reason: str
+    changed_by: str | None
+    changed_at: datetime
+
+
+async def read(connection: AsyncConnection) -> Control:
+    """Read the state. Raises when it cannot be read, which counts as stopped."""
+    row = (await connection.execute(select(controls).where(controls.c.scope == EVERYTHING))).mappings().one()
+    return Control(**row)
+
+
+async def share_stop_lock(connection: AsyncConnection) -> None:
+    """Take the stop's lock in shared mode until the transaction ends: the first lock of the order. Read the flag in a later statement."""
+    await connection.execute(select(func.pg_advisory_xact_lock_shared(STOP_LOCK)))
+
+
+async def change(connection: AsyncConnection, clock: Clock, *, stopped: bool, mode: str, reason: str, actor: str) -> Control:
+    """Flip the flag under the exclusive lock and nothing else. Committing the transaction is the moment of the stop."""
+    # The stop must win over a busy system, so it waits longer for its lock than anything else may.
+    await connection.execute(text("SET LOCAL lock_timeout = '10s'"))
+    await connection.execute(select(func.pg_advisory_xact_lock(STOP_LOCK)))
+    now = clock.now()
+    row = (
+        (
+            await connection.execute(
+                update(controls)
+                .where(controls.c.scope == EVERYTHING)
+                .values(stopped=stopped, mode=mode, reason=reason, changed_by=actor, changed_at=now)
+                .returning(controls)
+            )
+        )
+        .mappings()
+        .one()
+    )
+    await enter(connection, "control_changed", now, actor=actor, scope=EVERYTHING, stopped=stopped, mode=mode, reason=reason)
+    return Control(**row)
+
+
+async def ensure(connection: AsyncConnection, clock: Clock) -> None:
+    """Make the row on a new database: running, live."""
+    await connection.execute(
+        insert(controls)
+        .values(scope=EVERYTHING, stopped=False, mode="live", reason="new installation", changed_by=None, changed_at=clock.now())
+        .on_conflict_do_nothing()
+    )
+
+
+async def open_attempts(connection: AsyncConnection) -> list[RowMapping]:
+    """Attempts that were opened and have neither answered nor lapsed: what a stop waits for, then lists."""
+    rows = await connection.execute(
+        select(
+            attempts.c.id,
+            operations.c.refund_id,
+            attempts.c.opened_at,
+            attempts.c.send_by,
+            # Past send_by nothing can leave any more, but what left just before it may still be under way.
+            (func.clock_timestamp() <= attempts.c.send_by).label("may_still_send"),
+        )
+        .join(operations, operations.c.id == attempts.c.operation_id)
+        .where(attempts.c.outcome.is_(None), operations.c.settled_at.is_(None))
+        .order_by(attempts.c.opened_at)
+    )
+    return list(rows.mappings())
+
+
+def as_plain(control: Control) -> dict[str, Any]:
+    """The state as the API shows it."""
+    return {
+        "scope": control.scope,
+        "stopped": control.stopped,
+        "mode": control.mode,
+        "reason": control.reason,
+        "changed_by": control.changed_by,
+        "changed_at": control.changed_at,
+    }

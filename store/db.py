@@ -1,0 +1,153 @@
+"""Connections: one pool a login, bounded waits, and the injected clock that every store function takes its time from."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+from sqlalchemy import text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from refunds.clock import Clock
+from refunds.errors import Code, RefundError
+from refunds.settings import Settings
+
+SCHEMA_REVISION = "0001"
+"""The migration this code was written for. A process refuses to start on any other."""
+
+
+class SchemaMismatch(RuntimeError):
+    """The database is not at the revision this program needs."""
+
+
+@dataclass(frozen=True)
+class Database:
+    """A pool of connections for one login, and the clock."""
+
+    engine: AsyncEngine
+    clock: Clock
+    url: URL
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[AsyncConnection]:
+        """Open one transaction: committed when the block ends, rolled back when it raises.
+
+        Raises ``STORE_UNAVAILABLE`` when PostgreSQL cannot be reached or a lock was not had in time; nothing of the block is stored then.
+        """
+        try:
+            async with self.engine.begin() as connection:
+                yield connection
+        except (OperationalError, InterfaceError, PoolTimeout, OSError) as error:
+            raise RefundError(Code.STORE_UNAVAILABLE, _why(error)) from error
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                raise RefundError(Code.STORE_UNAVAILABLE, _why(error)) from error
+            raise
+
+    async def check_revision(self) -> None:
+        """Raise :class:`SchemaMismatch` when the database is not at the revision of this code."""
+        async with self.begin() as connection:
+            found = (await connection.execute(text("SELECT to_regclass('alembic_version')"))).scalar_one()
+            current = None
+            if found is not None:
+                current = (await connection.execute(text("SELECT version_num FROM alembic_version"))).scalar_one_or_none()
+        if current != SCHEMA_REVISION:
+            raise SchemaMismatch(
+                f"the database is at revision {current or 'none'}, this program needs {SCHEMA_REVISION}; run: refunds migrate"
+            )
+
+    async def close(self) -> None:
+        """Close the pool."""
+        await self.engine.dispose()
+
+
+def _why(error: Exception) -> str:
+    cause = getattr(error, "orig", None)
+    if isinstance(cause, psycopg.errors.LockNotAvailable):
+        return "Another change holds the same rows; repeat in a moment."
+    if isinstance(cause, psycopg.errors.QueryCanceled):
+        return "The database took too long; repeat in a moment."
+    return "The database cannot be reached; nothing was stored."
+
+
+def psycopg_url(url: str) -> URL:
+    """Read a PostgreSQL address in either spelling (``postgres://``, ``postgresql://``) and select the psycopg driver."""
+    return make_url(url).set(drivername="postgresql+psycopg")
+
+
+def connect(url: str, clock: Clock, settings: Settings, *, name: str) -> Database:
+    """Make the pool of one login. Opens no connection yet.
+
+    Waits are bounded on the server's side: a lock wait well below a second, a statement by its time-out, an idle transaction is cut off.
+    """
+    options = " ".join(
+        f"-c {key}={value}"
+        for key, value in {
+            "lock_timeout": f"{settings.database_lock_timeout_ms}ms",
+            "statement_timeout": f"{settings.database_statement_timeout_ms}ms",
+            "idle_in_transaction_session_timeout": "15s",
+            "timezone": "UTC",
+        }.items()
+    )
+    address = psycopg_url(url)
+    engine = create_async_engine(
+        address,
+        pool_size=settings.database_pool_size,
+        max_overflow=0,
+        pool_timeout=5,
+        pool_recycle=1800,
+        pool_use_lifo=True,
+        connect_args={"options": options, "application_name": f"refunds-{name}", "connect_timeout": 5},
+    )
+    return Database(engine, clock, address)
+
+
+class Listener:
+    """Wakes waiters when PostgreSQL notifies a channel: a hint that something changed, never the only way to learn of it."""
+
+    def __init__(self, database: Database, channel: str) -> None:
+        self._database = database
+        self._channel = channel
+        self._waiting: dict[str, list[asyncio.Event]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to listen in the background; reconnects by itself."""
+        self._task = asyncio.create_task(self._listen(), name=f"listen-{self._channel}")
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def expect(self, payload: str) -> asyncio.Event:
+        """Return an event that is set when ``payload`` is notified. Register before doing what causes the notification."""
+        event = asyncio.Event()
+        self._waiting.setdefault(payload, []).append(event)
+        return event
+
+    def forget(self, payload: str, event: asyncio.Event) -> None:
+        """Drop an expectation."""
+        events = self._waiting.get(payload, [])
+        if event in events:
+            events.remove(event)
+        if not events:
+            self._waiting.pop(payload, None)
+
+    async def _listen(self) -> None:
+        address = self._database.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        while True:
+            try:
+                async with await psycopg.AsyncConnection.connect(address, autocommit=True, connect_timeout=5) as connection:
+                    await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+                    async for notice in connection.notifies():
+                        for event in self._waiting.get(notice.payload, []) + self._waiting.get("*", []):
+                            event.set()
+            except (psycopg.Error, OSError):
+                await asyncio.sleep(1)

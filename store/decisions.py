@@ -1,0 +1,315 @@
+"""What people say: decisions, consent, withdrawals, revisions and settlements, recorded before anything is delivered (design, section 4).
+
+A decision counts by the time it was recorded: it is judged under the refund's lock, with the time taken after locking, against the deadlines as they stand
+then. Recording it moves the refund in the same transaction; the signal or update that follows only tells the run to look.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import insert, select
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.clock import Clock
+from refunds.errors import Code, RefundError
+from refunds.ids import Prefix, new_id
+from refunds.people import Actor, PrincipalKind, Role
+from refunds.requests import RevisionRequest
+from refunds.status import BEFORE_OPERATION, Event, Status
+from store import orders
+from store.changes import Change, enter, lock_payment, lock_refund, read_refund
+from store.deadlines import climb
+from store.requirements import (
+    APPROVE,
+    CONSENT,
+    DENY,
+    REVIEW,
+    advance_to_unmet,
+    decisions_on,
+    record_decision,
+    review_from,
+    revision_of,
+)
+from store.tables import customers, instructions
+from store.tables import orders as orders_table
+
+AUDITED = frozenset(
+    {
+        Code.SELF_APPROVAL,
+        Code.ROLE_TOO_LOW,
+        Code.PERSON_REQUIRED,
+        Code.TERMS_CHANGED,
+        Code.ALREADY_DECIDED,
+        Code.REVIEW_EXPIRED,
+        Code.CONSENT_EXPIRED,
+        Code.NOT_AWAITING_REVIEW,
+        Code.NOT_AWAITING_CONSENT,
+        Code.TOO_LATE,
+        Code.NOT_PARKED,
+        Code.NOT_REVISABLE,
+    }
+)
+"""Refusals that are entered in the ledger: somebody tried, and an auditor will ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What was recorded: the id a message carries, the refund's row afterwards, and whether it had been recorded before."""
+
+    id: str
+    row: dict[str, Any]
+    replayed: bool = False
+
+
+async def note_refusal(connection: AsyncConnection, clock: Clock, refund_id: str, actor: Actor, what: str, error: RefundError) -> None:
+    """Enter a refused decision or instruction in the refund's ledger, in a transaction of its own after the refusal."""
+    change = await lock_refund(connection, refund_id, clock.now)
+    change.note(f"{what}_refused", actor=actor.principal_id, code=error.code.value)
+    await change.save(connection)
+
+
+async def record_review(
+    connection: AsyncConnection, clock: Clock, *, refund_id: str, actor: Actor, verdict: str, terms_hash: str | None
+) -> Recorded:
+    """Record a reviewer's decision and let it count.
+
+    The same person saying the same about the same terms again gets the first answer. Raises ``PERSON_REQUIRED``, ``SELF_APPROVAL``, ``ROLE_TOO_LOW``,
+    ``TERMS_CHANGED``, ``ALREADY_DECIDED``, ``REVIEW_EXPIRED`` or ``NOT_AWAITING_REVIEW``.
+    """
+    change = await lock_refund(connection, refund_id, clock.now)
+    recorded = await decisions_on(connection, refund_id, change["revision"])
+    mine = [d for d in recorded if d["kind"] == REVIEW and d["principal_id"] == actor.principal_id]
+    for earlier in mine:
+        if (earlier["verdict"], earlier["terms_hash"]) == (verdict, terms_hash or ""):
+            return Recorded(earlier["id"], change.row, replayed=True)
+    if actor.kind is not PrincipalKind.PERSON:
+        raise RefundError(Code.PERSON_REQUIRED)
+    climb(change)
+    _check_open(change, recorded, terms_hash, verdict)
+    review = review_from(change["review"])
+    _check_role(actor, review.role, review.ladder[change["rung"]].role)
+    if verdict == APPROVE:
+        await _check_separation(connection, change, actor, recorded)
+    step = sum(1 for d in recorded if d["kind"] == REVIEW) + 1
+    decision_id = await record_decision(
+        connection,
+        change,
+        kind=REVIEW,
+        step=step,
+        verdict=verdict,
+        terms_hash=terms_hash or "",
+        principal_id=actor.principal_id,
+        person=actor.principal_id,
+        role="manager" if actor.has(Role.MANAGER) else "reviewer",
+    )
+    if verdict == DENY:
+        change.put(detail="a reviewer denied it")
+        change.move(Event.DENY, actor=actor.principal_id, code=Code.REVIEWER_DENIED, revision=change["revision"])
+    else:
+        revision = await revision_of(connection, refund_id, change["revision"])
+        await advance_to_unmet(connection, change, revision, actor=actor.principal_id)
+    change.signal(verdict, decision_id)
+    await change.save(connection)
+    return Recorded(decision_id, change.row)
+
+
+def _check_open(change: Change, recorded: list[RowMapping], terms_hash: str | None, verdict: str) -> None:
+    if change.status is not Status.AWAITING_REVIEW:
+        if change["code"] == Code.REVIEW_EXPIRED:
+            raise RefundError(Code.REVIEW_EXPIRED)
+        if any(d["kind"] == REVIEW for d in recorded):
+            raise RefundError(Code.ALREADY_DECIDED, f"It is {change.status} by an earlier decision.")
+        raise RefundError(Code.NOT_AWAITING_REVIEW, f"It is {change.status}.")
+    if change["pending_revision"] is not None:
+        raise RefundError(Code.TERMS_CHANGED, "A revision of these terms is being quoted.")
+    if terms_hash != change["terms_hash"]:
+        raise RefundError(Code.TERMS_CHANGED, terms_hash=change["terms_hash"], revision=change["revision"])
+    if verdict == APPROVE and change["terms_hash"] is None:
+        raise RefundError(Code.TERMS_CHANGED, f"There are no exact terms yet ({change['detail']}); revise it first.")
+
+
+def _check_role(actor: Actor, least: str, rung: str) -> None:
+    if not actor.has(Role.REVIEWER):
+        raise RefundError(Code.FORBIDDEN, "Deciding needs the role reviewer or manager.")
+    if Role.MANAGER.value in (least, rung) and not actor.has(Role.MANAGER):
+        raise RefundError(Code.ROLE_TOO_LOW, "This decision needs the role manager.")
+
+
+async def _check_separation(connection: AsyncConnection, change: Change, actor: Actor, recorded: list[RowMapping]) -> None:
+    """The requester, the person they named, the author of looser terms and an earlier approver cannot approve (field report 56): at any amount."""
+    revision = await revision_of(connection, change.id, change["revision"])
+    named = (change["requested_by"] or "").strip().casefold()
+    first = [d["principal_id"] for d in recorded if d["kind"] == REVIEW and d["verdict"] == APPROVE]
+    author = revision["author_id"] if revision["loosened"] else None
+    if actor.principal_id in (change["requester_id"], author, *first):
+        raise RefundError(Code.SELF_APPROVAL)
+    if named and named in (actor.handle.casefold(), actor.name.casefold(), actor.principal_id.casefold()):
+        raise RefundError(Code.SELF_APPROVAL)
+    agent_for = change["details"].get("acts_for")
+    if agent_for and agent_for == actor.principal_id:
+        raise RefundError(Code.SELF_APPROVAL)
+
+
+async def record_consent(
+    connection: AsyncConnection, clock: Clock, *, refund_id: str, actor: Actor, agreed: bool, terms_hash: str
+) -> Recorded:
+    """Record that the customer agreed to, or declined, exactly these terms, as a requester says for them.
+
+    Raises ``TERMS_CHANGED``, ``CONSENT_EXPIRED`` or ``NOT_AWAITING_CONSENT``. Saying the same again gets the first answer.
+    """
+    change = await lock_refund(connection, refund_id, clock.now)
+    verdict = APPROVE if agreed else DENY
+    recorded = await decisions_on(connection, refund_id, change["revision"])
+    for earlier in recorded:
+        if earlier["kind"] == CONSENT and (earlier["verdict"], earlier["terms_hash"]) == (verdict, terms_hash):
+            return Recorded(earlier["id"], change.row, replayed=True)
+    climb(change)
+    if change.status is not Status.AWAITING_CONSENT:
+        expired = change["code"] == Code.CONSENT_EXPIRED
+        raise RefundError(Code.CONSENT_EXPIRED if expired else Code.NOT_AWAITING_CONSENT, f"It is {change.status}.")
+    if change["pending_revision"] is not None or terms_hash != change["terms_hash"]:
+        raise RefundError(Code.TERMS_CHANGED, terms_hash=change["terms_hash"], revision=change["revision"])
+    decision_id = await record_decision(
+        connection,
+        change,
+        kind=CONSENT,
+        step=1,
+        verdict=verdict,
+        terms_hash=terms_hash,
+        principal_id=actor.principal_id,
+        person=f"customer:{change['customer_id']}",
+        role="customer",
+    )
+    if agreed:
+        await advance_to_unmet(connection, change, await revision_of(connection, refund_id, change["revision"]), actor=actor.principal_id)
+    else:
+        change.put(detail="the customer declined")
+        change.move(Event.WITHDRAW, actor=actor.principal_id, code=Code.CONSENT_DECLINED, revision=change["revision"])
+    change.signal("consent", decision_id)
+    await change.save(connection)
+    return Recorded(decision_id, change.row)
+
+
+async def record_withdrawal(connection: AsyncConnection, clock: Clock, *, refund_id: str, actor: Actor) -> Recorded:
+    """Withdraw a refund: once this has answered, nothing is ever sent for it. Raises ``TOO_LATE`` when something may have been sent, or it is over."""
+    change = await lock_refund(connection, refund_id, clock.now)
+    if change.status is Status.WITHDRAWN:
+        return Recorded("", change.row, replayed=True)
+    if change.status not in BEFORE_OPERATION:
+        raise RefundError(Code.TOO_LATE, f"It is {change.status}.")
+    instruction_id = await _instruct(connection, change, "withdraw", actor, {}, applied=True)
+    change.move(Event.WITHDRAW, actor=actor.principal_id, instruction=instruction_id)
+    change.signal("withdraw", instruction_id)
+    await change.save(connection)
+    return Recorded(instruction_id, change.row)
+
+
+async def record_revision(connection: AsyncConnection, clock: Clock, *, refund_id: str, actor: Actor, request: RevisionRequest) -> Recorded:
+    """Record other terms a reviewer wants. From here on the present terms can no longer be decided; the run quotes the new ones.
+
+    Raises ``PERSON_REQUIRED``, ``NOT_REVISABLE``, ``TERMS_CHANGED``, ``TERMS_UNCHANGED``, ``CURRENCY_MISMATCH``, and what finding the payment raises.
+    """
+    if actor.kind is not PrincipalKind.PERSON:
+        raise RefundError(Code.PERSON_REQUIRED)
+    row = await read_refund(connection, refund_id)
+    payment = await _revised_payment(connection, row, request)
+    for payment_id in sorted({p for p in (row["payment_id"], payment) if p}):
+        await lock_payment(connection, payment_id)
+    change = await lock_refund(connection, refund_id, clock.now)
+    climb(change)
+    if change.status not in (Status.AWAITING_CONSENT, Status.AWAITING_REVIEW):
+        raise RefundError(Code.NOT_REVISABLE, f"It is {change.status}.")
+    if change["pending_revision"] is not None or request.terms_hash != change["terms_hash"]:
+        raise RefundError(Code.TERMS_CHANGED, terms_hash=change["terms_hash"], revision=change["revision"])
+    body = {"payment": payment, "amount": request.amount, "full": request.full, "reason": request.reason and request.reason.value}
+    body["currency"] = request.currency.strip().upper() if request.currency else None
+    same = (
+        payment in (None, change["payment_id"])
+        and request.amount in (None, change["amount"])
+        and not (request.full and not change["full"])
+        and body["reason"] in (None, change["reason"])
+    )
+    if same:
+        raise RefundError(Code.TERMS_UNCHANGED, field="amount")
+    instruction_id = await _instruct(connection, change, "revise", actor, body)
+    change.put(pending_revision=instruction_id)
+    change.signal("revise", instruction_id)
+    await change.save(connection)
+    return Recorded(instruction_id, change.row)
+
+
+async def _revised_payment(connection: AsyncConnection, row: RowMapping, request: RevisionRequest) -> str | None:
+    if request.payment_id is None:
+        return None
+    customer_ref = (await connection.execute(select(customers.c.external_ref).where(customers.c.id == row["customer_id"]))).scalar_one()
+    order_ref = None
+    if row["order_id"] is not None:
+        order_ref = (await connection.execute(select(orders_table.c.external_ref).where(orders_table.c.id == row["order_id"]))).scalar_one()
+    target = await orders.find_target(connection, customer_ref=customer_ref, order_ref=order_ref, payment_ref=request.payment_id)
+    return target.payment["id"]
+
+
+async def record_settlement(
+    connection: AsyncConnection, clock: Clock, *, refund_id: str, actor: Actor, outcome: str, processor_refund_id: str | None
+) -> Recorded:
+    """Record how a person settles a parked refund; the payments role checks it live before it counts.
+
+    ``not_refunded`` needs two persons: the first record answers with ``SECOND_PERSON_REQUIRED`` by the caller, the second one counts. Raises
+    ``PERSON_REQUIRED`` and ``NOT_PARKED``.
+    """
+    if actor.kind is not PrincipalKind.PERSON:
+        raise RefundError(Code.PERSON_REQUIRED)
+    change = await lock_refund(connection, refund_id, clock.now)
+    if change.status is not Status.PARKED:
+        raise RefundError(Code.NOT_PARKED, f"It is {change.status}.")
+    body = {"outcome": outcome, "processor_refund_id": processor_refund_id}
+    if outcome == "not_refunded":
+        body["first_person"] = await _first_to_say_so(connection, change, actor)
+    instruction_id = await _instruct(connection, change, "settle", actor, body)
+    if outcome == "refunded" or body["first_person"]:
+        change.signal("settle", instruction_id)
+    await change.save(connection)
+    return Recorded(instruction_id, change.row)
+
+
+async def _first_to_say_so(connection: AsyncConnection, change: Change, actor: Actor) -> str | None:
+    """Another person who already said, since it was parked, that nothing was refunded."""
+    return (
+        await connection.execute(
+            select(instructions.c.principal_id)
+            .where(
+                instructions.c.refund_id == change.id,
+                instructions.c.kind == "settle",
+                instructions.c.body["outcome"].astext == "not_refunded",
+                instructions.c.principal_id != actor.principal_id,
+                instructions.c.recorded_at >= change["status_since"],
+            )
+            .limit(1)
+        )
+    ).scalar_one_or_none()
+
+
+async def _instruct(
+    connection: AsyncConnection, change: Change, kind: str, actor: Actor, body: dict[str, Any], *, applied: bool = False
+) -> str:
+    instruction_id = new_id(Prefix.INSTRUCTION)
+    await connection.execute(
+        insert(instructions).values(
+            id=instruction_id,
+            refund_id=change.id,
+            kind=kind,
+            body=body,
+            principal_id=actor.principal_id,
+            role=",".join(sorted(role.value for role in actor.roles)),
+            recorded_at=change.at,
+            applied_at=change.at if applied else None,
+        )
+    )
+    change.note(f"{kind}_recorded", actor=actor.principal_id, instruction=instruction_id, **body)
+    return instruction_id
+
+
+async def note_mismatch(connection: AsyncConnection, clock: Clock, actor: Actor, code: Code) -> None:
+    """Enter in the ledger that somebody named an order or payment that is not the customer's (field report 62)."""
+    await enter(connection, "ownership_mismatch", clock.now(), actor=actor.principal_id, code=code.value)

@@ -1,0 +1,164 @@
+"""Gathering the facts one decision rests on, from what is stored and from the live reading. Read under the locks of the quote."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import and_, case, func, or_, select
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.classification import Classification, Intent, Proposal
+from refunds.facts import CustomerFacts, Facts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
+from refunds.orders import Order
+from refunds.policy import Policy
+from refunds.processor import PaymentState
+from refunds.reasons import Reason
+from refunds.refundable import Refundable
+from refunds.status import RESERVING, Status
+from store.changes import Change
+from store.tables import classifications, customers, orders, refunds, revisions
+
+_COUNTED = sorted(status.value for status in RESERVING | {Status.SUCCEEDED})
+DUPLICATE_WITHIN = timedelta(hours=24)
+"""Two refunds of the same payment and amount within this time may be one wish asked twice: a person looks."""
+
+
+async def reading_of(connection: AsyncConnection, refund_id: str) -> Classification | None:
+    """The classification of a refund's text, or ``None`` when there is none."""
+    body = (await connection.execute(select(classifications.c.body).where(classifications.c.refund_id == refund_id))).scalar_one_or_none()
+    return None if body is None else Classification.model_validate(body)
+
+
+async def gather(
+    connection: AsyncConnection,
+    change: Change,
+    *,
+    policy: Policy,
+    order: RowMapping,
+    payment_id: str,
+    state: PaymentState,
+    figures: Refundable,
+    amount: int,
+    full: bool,
+    reason: Reason | None,
+    asked_by_customer: bool,
+    extracted: bool,
+    classification: Classification | None,
+) -> Facts:
+    """Gather everything for one decision. ``asked_by_customer`` is false for terms that a reviewer wrote: those need to be asked for anew."""
+    row = change.row
+    customer, duplicate = await _customer(connection, change, policy=policy, payment_id=payment_id, amount=amount, currency=state.currency)
+    authenticated = "customer_authentication" in row["details"]
+    named = asked_by_customer and authenticated and not full and not extracted and row["agent_id"] is None and amount == row["amount"]
+    return Facts(
+        at=change.at,
+        request=RequestFacts(
+            amount=amount,
+            currency=state.currency,
+            full=full,
+            reason=reason,
+            channel=row["channel"],
+            agent_id=row["agent_id"],
+            requested_at=row["created_at"],
+            amount_named_by_customer=named,
+            customer_authenticated=authenticated,
+            extracted=extracted,
+            possible_duplicate_of=duplicate,
+        ),
+        order=OrderFacts(order["version"], order["placed_at"], order["delivered_at"], Order.model_validate(order["body"]).categories),
+        payment=PaymentFacts(
+            status=state.status,
+            currency=state.currency,
+            captured=state.captured,
+            capturable=state.capturable,
+            remaining=figures.remaining,
+            dispute=state.dispute,
+            risk_level=state.risk_level,
+            refunds_made=sum(1 for r in state.refunds if r.state.counts),
+        ),
+        customer=customer,
+        reading=None if classification is None else _reading(classification, row, order, extracted=extracted),
+    )
+
+
+def _reading(classification: Classification, row: dict[str, Any], order: RowMapping, *, extracted: bool) -> ReadingFacts:
+    reading = classification.reading
+    if reading is None:
+        return ReadingFacts(failed=True, intent=None, proposal=None, confidence=0)
+    contradictions: list[str] = []
+    if reading.order_reference and reading.order_reference.lstrip("#").casefold() != str(order["external_ref"]).lstrip("#").casefold():
+        contradictions.append("order")
+    if not extracted and reading.amount is not None and row["amount"] is not None:
+        other_currency = reading.currency is not None and reading.currency.upper() != row["currency"]
+        if reading.amount != row["amount"] or other_currency:
+            contradictions.append("amount")
+    if not extracted and reading.reason and row["reason"] and reading.reason.value != row["reason"]:
+        contradictions.append("reason")
+    # A structured request that comes with words asks for a refund whatever the reader makes of the words; they can only make it stricter.
+    intent = reading.intent if extracted or reading.intent is Intent.OUT_OF_SCOPE else Intent.REFUND
+    return ReadingFacts(
+        failed=False,
+        intent=intent,
+        proposal=Proposal(reading.proposal),
+        confidence=reading.confidence,
+        manipulation=tuple(reading.manipulation),
+        contradictions=tuple(contradictions),
+    )
+
+
+async def _customer(
+    connection: AsyncConnection, change: Change, *, policy: Policy, payment_id: str, amount: int, currency: str
+) -> tuple[CustomerFacts, str | None]:
+    """The customer's history besides this refund, and an earlier refund that this one may repeat."""
+    row, at = change.row, change.at
+    today, _ = policy.customer_limits.day(at)
+    counted = and_(refunds.c.status.in_(_COUNTED), refunds.c.id != change.id)
+    reserved_at = revisions.c.created_at
+    history = (
+        await connection.execute(
+            select(
+                func.count(case((counted, 1))).label("refunds"),
+                func.count(case((and_(counted, reserved_at > at - timedelta(days=7)), 1))).label("week"),
+                func.coalesce(
+                    func.sum(case((and_(counted, reserved_at >= today, revisions.c.currency == currency), revisions.c.amount), else_=0)), 0
+                ).label("today"),
+                func.max(
+                    case(
+                        (
+                            and_(
+                                counted,
+                                revisions.c.payment_id == payment_id,
+                                revisions.c.amount == amount,
+                                refunds.c.created_at > at - DUPLICATE_WITHIN,
+                            ),
+                            refunds.c.id,
+                        )
+                    )
+                ).label("duplicate"),
+            )
+            .select_from(refunds)
+            .join(revisions, and_(revisions.c.refund_id == refunds.c.id, revisions.c.revision == refunds.c.revision))
+            .where(refunds.c.customer_id == row["customer_id"], or_(refunds.c.final_at.is_(None), refunds.c.status == "succeeded"))
+        )
+    ).one()
+    account, placed = (
+        await connection.execute(
+            select(
+                select(customers.c.account_created_at).where(customers.c.id == row["customer_id"]).scalar_subquery(),
+                select(func.count()).select_from(orders).where(orders.c.customer_id == row["customer_id"]).scalar_subquery(),
+            )
+        )
+    ).one()
+    facts = CustomerFacts(
+        account_age_days=_days(account, at),
+        orders=placed,
+        refunds=history.refunds,
+        share_refunded_percent=history.refunds * 100 // placed if placed else None,
+        amount_today=int(history.today),
+        refunds_week=history.week,
+    )
+    return facts, history.duplicate
+
+
+def _days(since: datetime | None, at: datetime) -> int | None:
+    return None if since is None else max(0, (at - since).days)

@@ -1,0 +1,102 @@
+"""What each login may do: as little as its process needs (design, "Least privilege by process"). Applied by every migration run.
+
+Nobody but the owner may change a ledger row, a policy version, a decision's verdict or a key's hash; nobody may delete anything.
+"""
+
+from sqlalchemy import Connection, text
+
+API = "refunds_api"
+WORKER = "refunds_worker"
+CLASSIFY = "refunds_classify"
+PAYMENTS = "refunds_payments"
+
+READ, ADD, CHANGE = "SELECT", "INSERT", "UPDATE"
+
+GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
+    API: {
+        "principals": (READ, ADD, CHANGE),
+        "api_keys": (READ, ADD, "UPDATE (revoked_at)"),
+        "customers": (READ, ADD, "UPDATE (account_created_at)"),
+        "customer_keys": (READ, ADD),
+        "texts": (READ, ADD),
+        "orders": (READ, ADD, CHANGE),
+        "order_versions": (READ, ADD),
+        "payments": (READ, ADD, CHANGE),
+        "payment_snapshots": (READ,),
+        "refunds": (READ, ADD, CHANGE),
+        "revisions": (READ,),
+        "decisions": (READ, ADD),
+        "instructions": (READ, ADD),
+        "classifications": (READ,),
+        "operations": (READ,),
+        "attempts": (READ,),
+        "consumed_decisions": (READ,),
+        "processor_refunds": (READ,),
+        "processor_binding": (READ,),
+        "controls": (READ, CHANGE),
+        "policy_versions": (READ, ADD),
+        "ledger": (READ, ADD),
+        "outbox": (READ, ADD),
+    },
+    WORKER: {
+        "customers": (READ, "UPDATE (account_created_at)"),  # the right to change one column is what locking the row needs
+        "orders": (READ,),
+        "payments": (READ, "UPDATE (amount)"),
+        "payment_snapshots": (READ,),
+        "refunds": (READ, CHANGE),
+        "revisions": (READ, ADD),
+        "decisions": (READ, ADD, "UPDATE (delivered_at)"),
+        "instructions": (READ, "UPDATE (applied_at, outcome, detail)"),
+        "classifications": (READ,),
+        "operations": (READ,),
+        "attempts": (READ,),
+        "processor_refunds": (READ,),
+        "processor_binding": (READ,),
+        "controls": (READ,),
+        "policy_versions": (READ,),
+        "ledger": (ADD,),
+        "outbox": (READ, ADD, CHANGE),
+    },
+    CLASSIFY: {
+        "refunds": (READ, "UPDATE (version, run_checked_at)"),
+        "texts": (READ,),
+        "customer_keys": (READ,),
+        "classifications": (READ, ADD),
+        "ledger": (ADD,),
+        "outbox": (ADD,),
+    },
+    PAYMENTS: {
+        "payments": (READ, "UPDATE (amount)"),
+        "payment_snapshots": (READ, ADD, CHANGE),
+        "refunds": (READ, CHANGE),
+        "revisions": (READ,),
+        "decisions": (READ,),
+        "instructions": (READ, "UPDATE (applied_at, outcome, detail)"),
+        "operations": (READ, ADD, "UPDATE (settled_at, outcome)"),
+        "attempts": (READ, ADD, CHANGE),
+        "consumed_decisions": (READ, ADD),
+        "processor_refunds": (READ, ADD, CHANGE),
+        "processor_binding": (READ, ADD),
+        "controls": (READ,),
+        "ledger": (ADD,),
+        "outbox": (ADD,),
+    },
+}
+
+
+def apply(connection: Connection) -> list[str]:
+    """Grant each login that exists exactly this, taking away anything else; returns the logins that do not exist here.
+
+    A small installation may use one login for everything; it then owns the tables and needs no grants.
+    """
+    present = set(connection.execute(text("SELECT rolname FROM pg_roles")).scalars())
+    schema = connection.execute(text("SELECT current_schema()")).scalar_one()
+    for role, tables in GRANTS.items():
+        if role not in present:
+            continue
+        connection.execute(text(f'REVOKE ALL ON ALL TABLES IN SCHEMA "{schema}" FROM {role}'))
+        connection.execute(text(f'GRANT USAGE ON SCHEMA "{schema}" TO {role}'))
+        connection.execute(text(f"GRANT SELECT ON alembic_version TO {role}"))
+        for table, rights in tables.items():
+            connection.execute(text(f"GRANT {', '.join(rights)} ON {table} TO {role}"))
+    return sorted(set(GRANTS) - present)

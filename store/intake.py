@@ -1,0 +1,183 @@
+"""Accepting a request: stored whole in one transaction before anything else happens (promise P6), once per idempotency key for ever."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.classification import Source
+from refunds.clock import Clock
+from refunds.errors import Code, RefundError
+from refunds.ids import Prefix, new_id
+from refunds.money import Money
+from refunds.people import Actor, PrincipalKind
+from refunds.requests import RefundRequest, Ticket
+from refunds.status import Status
+from store import orders
+from store.tables import customers, ledger, refunds
+from store.texts import Texts
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The refund that a request became; ``replayed`` when it was there already."""
+
+    refund_id: str
+    replayed: bool
+
+
+async def find_replay(connection: AsyncConnection, actor: Actor, key: str, body_hash: str) -> Accepted | None:
+    """The refund this integration already made with this key. Raises ``IDEMPOTENCY_KEY_REUSED`` when the body differs."""
+    row = (
+        await connection.execute(
+            select(refunds.c.id, refunds.c.body_hash).where(refunds.c.integration == actor.integration, refunds.c.idempotency_key == key)
+        )
+    ).one_or_none()
+    if row is None:
+        return None
+    if row.body_hash != body_hash:
+        raise RefundError(Code.IDEMPOTENCY_KEY_REUSED, field="Idempotency-Key", refund=row.id)
+    return Accepted(row.id, replayed=True)
+
+
+async def accept(
+    connection: AsyncConnection, clock: Clock, texts: Texts, *, actor: Actor, key: str, request: RefundRequest | Ticket
+) -> Accepted:
+    """Store a request as a refund in status ``received``.
+
+    Safe to call again with the same key and body: the same refund is returned. Raises what the call alone or ownership decides
+    (``ORDER_NOT_FOUND``, ``PAYMENT_NOT_FOUND``, ``AMBIGUOUS_PAYMENT``, ``CURRENCY_MISMATCH``, ``IDEMPOTENCY_KEY_REUSED``); nothing is stored then.
+    """
+    body_hash = request.body_hash()
+    if (replay := await find_replay(connection, actor, key, body_hash)) is not None:
+        return replay
+    values = await _columns(connection, clock, request)
+    now = clock.now()
+    refund_id = new_id(Prefix.REFUND)
+    is_agent = actor.kind is PrincipalKind.AGENT
+    made = await connection.execute(
+        insert(refunds)
+        .values(
+            id=refund_id,
+            version=1,
+            status=Status.RECEIVED.value,
+            created_at=now,
+            status_since=now,
+            integration=actor.integration,
+            idempotency_key=key,
+            body_hash=body_hash,
+            requester_id=actor.principal_id,
+            requested_by=request.requested_by,
+            agent_id=actor.handle if is_agent else None,
+            channel=request.channel,
+            details=_details(request),
+            sources=_sources(request, Source.AGENT if is_agent else Source.PERSON if request.requested_by else Source.CUSTOMER),
+            revision=0,
+            rung=0,
+            reminded=False,
+            **values,
+        )
+        .on_conflict_do_nothing(index_elements=["integration", "idempotency_key"])
+        .returning(refunds.c.id)
+    )
+    if made.scalar_one_or_none() is None:  # the same request, a moment earlier, through another process
+        replay = await find_replay(connection, actor, key, body_hash)
+        assert replay is not None
+        return replay
+    await connection.execute(
+        insert(ledger).values(
+            at=now,
+            type="refund_received",
+            refund_id=refund_id,
+            refund_version=1,
+            actor=actor.principal_id,
+            on_behalf_of=values["customer_id"],
+            data={"body_hash": body_hash, "kind": "ticket" if isinstance(request, Ticket) else "refund"},
+        )
+    )
+    await texts.write(
+        connection,
+        refund_id=refund_id,
+        customer_id=values["customer_id"],
+        values={
+            "message": request.message,
+            "agent_reasoning": request.agent_reasoning,
+            "conversation": request.conversation_context,
+        },
+    )
+    return Accepted(refund_id, replayed=False)
+
+
+async def _columns(connection: AsyncConnection, clock: Clock, request: RefundRequest | Ticket) -> dict[str, Any]:
+    if isinstance(request, Ticket):
+        return await _ticket_columns(connection, clock, request)
+    target = await orders.find_target(
+        connection, customer_ref=request.customer_id, order_ref=request.order_id, payment_ref=request.payment_id
+    )
+    money = request.money
+    check_currency(request.currency, money, target.payment["currency"])
+    return {
+        "customer_id": target.customer_id,
+        "order_id": target.order["id"],
+        "payment_id": target.payment["id"],
+        "amount": money.amount if money else None,
+        "currency": target.payment["currency"],
+        "full": request.full,
+        "reason": request.reason.value if request.reason else None,
+        "has_text": request.message is not None and bool(request.message.strip()),
+    }
+
+
+def check_currency(stated: str | None, money: Money | None, of_payment: str) -> None:
+    """Raise ``CURRENCY_MISMATCH`` when the amount is not in the payment's currency: nothing is converted anywhere (field report 34)."""
+    asked = money.currency if money else (stated.strip().upper() if stated else of_payment)
+    if asked != of_payment:
+        raise RefundError(
+            Code.CURRENCY_MISMATCH, f"The payment is in {of_payment}, the amount in {asked}.", field="currency", payment_currency=of_payment
+        )
+
+
+async def _ticket_columns(connection: AsyncConnection, clock: Clock, ticket: Ticket) -> dict[str, Any]:
+    order_id = payment_id = currency = None
+    if ticket.order_id is not None:
+        try:
+            target = await orders.find_target(connection, customer_ref=ticket.customer_id, order_ref=ticket.order_id, payment_ref=None)
+        except RefundError as error:
+            if error.code is not Code.AMBIGUOUS_PAYMENT:
+                raise
+            row, _ = await orders.get_order(connection, ticket.order_id)
+            order_id = row["id"]
+        else:
+            order_id, payment_id, currency = target.order["id"], target.payment["id"], target.payment["currency"]
+    await connection.execute(
+        insert(customers)
+        .values(id=new_id(Prefix.CUSTOMER), external_ref=ticket.customer_id, account_created_at=None, created_at=clock.now())
+        .on_conflict_do_nothing()
+    )
+    return {
+        "customer_id": await orders.find_customer(connection, ticket.customer_id),
+        "order_id": order_id,
+        "payment_id": payment_id,
+        "amount": None,
+        "currency": currency,
+        "full": False,
+        "reason": None,
+        "has_text": True,
+    }
+
+
+def _details(request: RefundRequest | Ticket) -> dict[str, Any]:
+    body = request.model_dump(mode="json")
+    kept = ("customer_authentication", "metadata", "lines", "agent_session_id", "agent_model")
+    return {name: body[name] for name in kept if body.get(name)} | {"kind": "ticket" if isinstance(request, Ticket) else "refund"}
+
+
+def _sources(request: RefundRequest | Ticket, asker: Source) -> dict[str, str]:
+    given = {
+        name: asker.value
+        for name in ("order_id", "payment_id", "amount", "full", "currency", "reason", "lines", "message")
+        if getattr(request, name, None)
+    }
+    return {"customer": Source.SYSTEM_OF_RECORD.value, "payment": Source.SYSTEM_OF_RECORD.value} | given

@@ -1,0 +1,204 @@
+"""The merchant's orders, versioned, and which payment of which order a request means. Every look-up is scoped by the customer."""
+
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.clock import Clock
+from refunds.errors import Code, RefundError
+from refunds.ids import Prefix, new_id
+from refunds.money import Money
+from refunds.orders import Order
+from store.changes import enter
+from store.tables import customers, order_versions, orders, payments
+
+
+async def put_order(connection: AsyncConnection, clock: Clock, *, external_ref: str, order: Order, actor: str) -> tuple[RowMapping, bool]:
+    """Store an order and return its row and whether it is new. The same content again makes no new version.
+
+    Raises ``ORDER_CONFLICT`` when the order belongs to another customer, or a payment to another order: neither is ever moved.
+    """
+    now = clock.now()
+    customer_id = await _customer(connection, clock, order)
+    body = order.model_dump(mode="json")
+    made = (
+        await connection.execute(
+            insert(orders)
+            .values(
+                id=new_id(Prefix.ORDER),
+                external_ref=external_ref,
+                customer_id=customer_id,
+                version=1,
+                placed_at=order.placed_at,
+                delivered_at=order.delivered_at,
+                body=body,
+                updated_at=now,
+            )
+            .on_conflict_do_nothing()
+            .returning(orders.c.id)
+        )
+    ).scalar_one_or_none()
+    row = (await connection.execute(select(orders).where(orders.c.external_ref == external_ref).with_for_update())).mappings().one()
+    if row["customer_id"] != customer_id:
+        raise RefundError(Code.ORDER_CONFLICT, "This order belongs to another customer.", field="customer_id")
+    if made is None and row["body"] == body:
+        return row, False
+    if made is None:
+        row = (
+            (
+                await connection.execute(
+                    update(orders)
+                    .where(orders.c.id == row["id"])
+                    .values(
+                        version=row["version"] + 1,
+                        placed_at=order.placed_at,
+                        delivered_at=order.delivered_at,
+                        body=body,
+                        updated_at=now,
+                    )
+                    .returning(orders)
+                )
+            )
+            .mappings()
+            .one()
+        )
+    await connection.execute(
+        insert(order_versions).values(order_id=row["id"], version=row["version"], body=body, recorded_at=now, recorded_by=actor)
+    )
+    await _put_payments(connection, row["id"], order)
+    await enter(connection, "order_recorded", now, actor=actor, order=row["id"], version=row["version"])
+    return row, made is not None
+
+
+async def _customer(connection: AsyncConnection, clock: Clock, order: Order) -> str:
+    made = insert(customers).values(
+        id=new_id(Prefix.CUSTOMER),
+        external_ref=order.customer_id,
+        account_created_at=order.customer_since,
+        created_at=clock.now(),
+    )
+    since = {} if order.customer_since is None else {"account_created_at": order.customer_since}
+    made = made.on_conflict_do_update(index_elements=["external_ref"], set_=since) if since else made.on_conflict_do_nothing()
+    await connection.execute(made)
+    return (await connection.execute(select(customers.c.id).where(customers.c.external_ref == order.customer_id))).scalar_one()
+
+
+async def _put_payments(connection: AsyncConnection, order_id: str, order: Order) -> None:
+    for index, payment in enumerate(order.payments):
+        await connection.execute(
+            insert(payments)
+            .values(
+                id=new_id(Prefix.PAYMENT),
+                order_id=order_id,
+                processor=payment.processor,
+                processor_payment=payment.id,
+                currency=payment.currency,
+                amount=payment.amount,
+            )
+            .on_conflict_do_nothing()
+        )
+        row = (
+            await connection.execute(
+                select(payments).where(payments.c.processor == payment.processor, payments.c.processor_payment == payment.id)
+            )
+        ).one()
+        if row.order_id != order_id:
+            raise RefundError(Code.ORDER_CONFLICT, "This payment belongs to another order.", field=f"payments.{index}.id")
+        if (row.currency, row.amount) != (payment.currency, payment.amount):
+            if row.currency != payment.currency:
+                raise RefundError(Code.ORDER_CONFLICT, "A payment's currency never changes.", field=f"payments.{index}.currency")
+            await connection.execute(update(payments).where(payments.c.id == row.id).values(amount=payment.amount))
+
+
+async def get_order(connection: AsyncConnection, external_ref: str) -> tuple[RowMapping, list[RowMapping]]:
+    """An order and its payments by the merchant's id. Raises ``ORDER_NOT_FOUND``."""
+    row = (await connection.execute(select(orders).where(orders.c.external_ref == external_ref))).mappings().one_or_none()
+    if row is None:
+        raise RefundError(Code.ORDER_NOT_FOUND, f"There is no order {external_ref[:80]!r}.", field="order_id")
+    return row, await payments_of(connection, row["id"])
+
+
+async def payments_of(connection: AsyncConnection, order_id: str) -> list[RowMapping]:
+    """The payments of an order, oldest first."""
+    return list((await connection.execute(select(payments).where(payments.c.order_id == order_id).order_by(payments.c.id))).mappings())
+
+
+class Target:
+    """What a request is about: the customer, the order and the one payment, all ours, and checked to belong together."""
+
+    def __init__(self, customer_id: str, order: RowMapping, payment: RowMapping) -> None:
+        self.customer_id = customer_id
+        self.order = order
+        self.payment = payment
+
+
+async def find_customer(connection: AsyncConnection, external_ref: str) -> str | None:
+    """Our surrogate for the merchant's customer id, or ``None``."""
+    return (await connection.execute(select(customers.c.id).where(customers.c.external_ref == external_ref))).scalar_one_or_none()
+
+
+class OwnershipMismatch(RefundError):
+    """The order or payment exists but is somebody else's. To the caller it is simply not there; the ledger knows better (field report 62)."""
+
+
+async def find_target(connection: AsyncConnection, *, customer_ref: str, order_ref: str | None, payment_ref: str | None) -> Target:
+    """Find the payment a request names, within the customer's own orders only.
+
+    Raises ``ORDER_NOT_FOUND`` or ``PAYMENT_NOT_FOUND`` (as :class:`OwnershipMismatch` when it exists but is another customer's), and
+    ``AMBIGUOUS_PAYMENT`` with the candidates when the order has several payments and none is named (field report 26).
+    """
+    customer_id = await find_customer(connection, customer_ref)
+    if payment_ref is not None:
+        return await _target_by_payment(connection, customer_id, order_ref, payment_ref)
+    order = (await connection.execute(select(orders).where(orders.c.external_ref == order_ref))).mappings().one_or_none()
+    if order is None or order["customer_id"] != customer_id:
+        kind = RefundError if order is None else OwnershipMismatch
+        raise kind(Code.ORDER_NOT_FOUND, field="order_id")
+    candidates = await payments_of(connection, order["id"])
+    if not candidates:
+        raise RefundError(Code.PAYMENT_NOT_FOUND, "The order has no payment that could be refunded.", field="order_id")
+    if len(candidates) > 1:
+        raise RefundError(
+            Code.AMBIGUOUS_PAYMENT,
+            field="payment_id",
+            payments=[
+                {"payment_id": p["processor_payment"], "amount": p["amount"], "currency": p["currency"], "text": _money_text(p)}
+                for p in candidates
+            ],
+        )
+    return Target(order["customer_id"], order, candidates[0])
+
+
+async def _target_by_payment(connection: AsyncConnection, customer_id: str | None, order_ref: str | None, payment_ref: str) -> Target:
+    payment = (
+        (await connection.execute(select(payments).where((payments.c.processor_payment == payment_ref) | (payments.c.id == payment_ref))))
+        .mappings()
+        .one_or_none()
+    )
+    if payment is None:
+        raise RefundError(Code.PAYMENT_NOT_FOUND, field="payment_id")
+    order = (await connection.execute(select(orders).where(orders.c.id == payment["order_id"]))).mappings().one()
+    if order["customer_id"] != customer_id:
+        raise OwnershipMismatch(Code.PAYMENT_NOT_FOUND, field="payment_id")
+    if order_ref is not None and order["external_ref"] != order_ref:
+        raise RefundError(Code.PAYMENT_NOT_FOUND, "The named order has no such payment.", field="payment_id")
+    return Target(order["customer_id"], order, payment)
+
+
+def _money_text(payment: RowMapping) -> str:
+    return str(Money(payment["amount"], payment["currency"]))
+
+
+def order_view(row: RowMapping, its_payments: list[RowMapping]) -> dict[str, Any]:
+    """The order as the API shows it."""
+    return {
+        "order_id": row["external_ref"],
+        "id": row["id"],
+        "version": row["version"],
+        "updated_at": row["updated_at"],
+        "order": row["body"],
+        "payments": [{"id": p["id"], "payment_id": p["processor_payment"], "currency": p["currency"]} for p in its_payments],
+    }

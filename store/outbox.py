@@ -1,0 +1,87 @@
+"""What must reach the outside at least once, and which runs are missing: the work list of the worker's sweep."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.messages import Situation
+from refunds.status import Status
+from store.situations import situation
+from store.tables import outbox, refunds
+
+_BACK_OFF_S = (1, 2, 5, 15, 60, 300)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One thing to deliver: a ``signal`` to a run, or a ``notice`` to people."""
+
+    id: int
+    kind: str
+    refund_id: str | None
+    body: dict[str, Any]
+    tries: int
+
+
+async def take_due(connection: AsyncConnection, now: datetime, *, limit: int = 100) -> list[Due]:
+    """Lock what is due, oldest first; rows another sweep holds are left to it."""
+    rows = await connection.execute(
+        select(outbox.c.id, outbox.c.kind, outbox.c.refund_id, outbox.c.body, outbox.c.tries)
+        .where(outbox.c.done_at.is_(None), outbox.c.due_at <= now)
+        .order_by(outbox.c.due_at, outbox.c.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    return [Due(*row) for row in rows]
+
+
+async def done(connection: AsyncConnection, ids: list[int], now: datetime) -> None:
+    """Mark as delivered."""
+    if ids:
+        await connection.execute(update(outbox).where(outbox.c.id.in_(ids)).values(done_at=now))
+
+
+async def failed(connection: AsyncConnection, due: Due, now: datetime, error: str) -> None:
+    """Try again later: after 1 s, then ever longer, up to 5 minutes."""
+    wait = _BACK_OFF_S[min(due.tries, len(_BACK_OFF_S) - 1)]
+    await connection.execute(
+        update(outbox)
+        .where(outbox.c.id == due.id)
+        .values(tries=due.tries + 1, due_at=now + timedelta(seconds=wait), last_error=error[:500])
+    )
+
+
+async def missing_runs(connection: AsyncConnection, now: datetime, *, grace: timedelta, limit: int = 100) -> list[Situation]:
+    """Refunds that are not final and whose run was never seen, or not looked for lately: each is to be started if it is not running.
+
+    They are marked as looked for, so that every open refund comes round.
+    """
+    never_seen = refunds.c.run_seen_at.is_(None) & (refunds.c.created_at < now - grace)
+    not_lately = (refunds.c.run_checked_at < now - grace * 12) | (
+        refunds.c.run_checked_at.is_(None) & (refunds.c.created_at < now - grace * 12)
+    )
+    rows = (
+        (
+            await connection.execute(
+                select(refunds)
+                .where(refunds.c.final_at.is_(None), (never_seen & refunds.c.run_checked_at.is_(None)) | not_lately)
+                .order_by(refunds.c.created_at)
+                .limit(limit)
+                .with_for_update(skip_locked=True)
+            )
+        )
+        .mappings()
+        .all()
+    )
+    if rows:
+        await connection.execute(update(refunds).where(refunds.c.id.in_([r["id"] for r in rows])).values(run_checked_at=now))
+    return [situation(dict(row)) for row in rows]
+
+
+async def held_refunds(connection: AsyncConnection) -> list[str]:
+    """Refunds that are held back, oldest first: what a resume wakes."""
+    rows = await connection.execute(select(refunds.c.id).where(refunds.c.status == Status.HELD).order_by(refunds.c.status_since))
+    return list(rows.scalars())

@@ -1,0 +1,135 @@
+"""People, services and agents, and their keys. A key is shown once and stored as a hash."""
+
+import hashlib
+import secrets
+from collections.abc import Collection
+from datetime import datetime
+
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.clock import Clock
+from refunds.errors import Code, RefundError
+from refunds.ids import Prefix, new_id
+from refunds.people import PERSONS_ONLY, Actor, PrincipalKind, Role
+from store.changes import enter
+from store.tables import api_keys, principals
+
+
+def key_hash(key: str) -> bytes:
+    """The stored form of a key. Keys hold 256 random bits, so one round of SHA-256 is enough; looking up by it compares nothing secret."""
+    return hashlib.sha256(key.encode()).digest()
+
+
+async def authenticate(connection: AsyncConnection, key: str, now: datetime) -> Actor:
+    """Return whose key it is. Raises ``UNAUTHENTICATED`` for one that is unknown, expired, revoked, or of a disabled principal."""
+    row = (
+        (
+            await connection.execute(
+                select(api_keys.c.roles, api_keys.c.integration, api_keys.c.expires_at, principals)
+                .join(principals, principals.c.id == api_keys.c.principal_id)
+                .where(api_keys.c.hash == key_hash(key), api_keys.c.revoked_at.is_(None), principals.c.disabled_at.is_(None))
+            )
+        )
+        .mappings()
+        .one_or_none()
+    )
+    if row is None or (row["expires_at"] is not None and row["expires_at"] <= now):
+        raise RefundError(Code.UNAUTHENTICATED)
+    return Actor(
+        principal_id=row["id"],
+        handle=row["handle"],
+        name=row["name"],
+        kind=PrincipalKind(row["kind"]),
+        roles=frozenset(Role(role) for role in row["roles"]),
+        integration=row["integration"],
+    )
+
+
+async def create_principal(
+    connection: AsyncConnection, clock: Clock, *, kind: PrincipalKind, handle: str, name: str, actor: str
+) -> RowMapping:
+    """Create a person, service or agent. The handle is unique without regard to case; raises ``INVALID_FIELD`` when it is taken."""
+    taken = (await connection.execute(select(principals.c.id).where(func.lower(principals.c.handle) == handle.lower()))).first()
+    if taken is not None:
+        raise RefundError(Code.INVALID_FIELD, f"The handle {handle!r} is taken.", field="handle")
+    row = (
+        (
+            await connection.execute(
+                insert(principals)
+                .values(id=new_id(Prefix.PRINCIPAL), kind=kind.value, handle=handle, name=name, created_at=clock.now())
+                .returning(principals)
+            )
+        )
+        .mappings()
+        .one()
+    )
+    await enter(connection, "principal_created", clock.now(), actor=actor, principal=row["id"], kind=kind.value)
+    return row
+
+
+async def list_principals(connection: AsyncConnection) -> list[RowMapping]:
+    """Everybody, oldest first."""
+    return list((await connection.execute(select(principals).order_by(principals.c.created_at, principals.c.id))).mappings())
+
+
+async def create_key(
+    connection: AsyncConnection,
+    clock: Clock,
+    *,
+    principal_id: str,
+    roles: Collection[Role],
+    integration: str | None,
+    expires_at: datetime | None,
+    actor: str,
+) -> tuple[RowMapping, str]:
+    """Create a key and return its row and the key itself, which is shown this once.
+
+    Raises ``INVALID_FIELD`` for an unknown principal, and for roles that only persons may hold.
+    """
+    owner = (await connection.execute(select(principals).where(principals.c.id == principal_id))).mappings().one_or_none()
+    if owner is None:
+        raise RefundError(Code.INVALID_FIELD, f"There is no principal {principal_id!r}.", field="principal_id")
+    judging = sorted(role.value for role in PERSONS_ONLY.intersection(roles))
+    if judging and owner["kind"] != PrincipalKind.PERSON:
+        raise RefundError(Code.INVALID_FIELD, f"Only a person can be {', '.join(judging)}; this is a {owner['kind']}.", field="roles")
+    key = f"rfk_{secrets.token_urlsafe(32)}"
+    row = (
+        (
+            await connection.execute(
+                insert(api_keys)
+                .values(
+                    id=new_id(Prefix.KEY),
+                    principal_id=principal_id,
+                    hash=key_hash(key),
+                    hint=key[:8],
+                    roles=sorted(role.value for role in set(roles)),
+                    integration=integration or principal_id,
+                    created_at=clock.now(),
+                    expires_at=expires_at,
+                )
+                .returning(api_keys)
+            )
+        )
+        .mappings()
+        .one()
+    )
+    await enter(connection, "key_created", clock.now(), actor=actor, key=row["id"], principal=principal_id, roles=row["roles"])
+    return row, key
+
+
+async def list_keys(connection: AsyncConnection) -> list[RowMapping]:
+    """All keys without their hashes, oldest first."""
+    columns = [c for c in api_keys.c if c.name != "hash"]
+    return list((await connection.execute(select(*columns).order_by(api_keys.c.created_at, api_keys.c.id))).mappings())
+
+
+async def revoke_key(connection: AsyncConnection, clock: Clock, *, key_id: str, actor: str) -> None:
+    """Revoke a key at once; revoking it again changes nothing. Raises ``NOT_FOUND``."""
+    row = (await connection.execute(select(api_keys.c.revoked_at).where(api_keys.c.id == key_id).with_for_update())).one_or_none()
+    if row is None:
+        raise RefundError(Code.NOT_FOUND, f"There is no key {key_id!r}.")
+    if row.revoked_at is None:
+        await connection.execute(update(api_keys).where(api_keys.c.id == key_id).values(revoked_at=clock.now()))
+        await enter(connection, "key_revoked", clock.now(), actor=actor, key=key_id)

@@ -1,0 +1,256 @@
+"""The database steps of a run. Each may run twice, or after a crash, and changes nothing the second time: it acts on the stored status and answers with it."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.classification import Classification
+from refunds.errors import Code, RefundError
+from refunds.messages import Situation, Step
+from refunds.processor import PaymentState
+from refunds.settings import Settings
+from refunds.status import BEFORE_OPERATION, Event, Status
+from store import controls, quoting, snapshots
+from store.changes import Change, announce, lock_payment, lock_refund, read_refund
+from store.db import Database
+from store.deadlines import climb, remind_of_waiting
+from store.facts import reading_of
+from store.requirements import revision_of
+from store.situations import situation
+from store.tables import classifications, decisions, instructions, orders, payments
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of the ``refunds`` role, over its own login."""
+
+    database: Database
+    settings: Settings
+
+    async def prepare(self, refund_id: str) -> Situation:
+        """Read and quote a received refund; answer the stored situation of any other.
+
+        ``needs`` names the step of another role that must run first: the text is not yet classified, or the payment was not read lately.
+        """
+        async with self.database.begin() as connection:
+            row = await read_refund(connection, refund_id)
+            if row["status"] != Status.RECEIVED:
+                return situation(dict(row))
+            classification = await reading_of(connection, refund_id) if row["has_text"] else None
+            if row["has_text"] and classification is None:
+                return situation(dict(row), needs=Step.CLASSIFY)
+            payment_id = row["payment_id"] or await self._resolve(connection, row, classification)
+            if payment_id is None:
+                change = await lock_refund(connection, refund_id, self.database.clock.now)
+                if change.status is Status.RECEIVED:
+                    change.put(run_seen_at=change.at)
+                    await quoting.to_a_person(connection, change, "nobody could tell which payment is meant")
+                return await self._saved(connection, change)
+            return await self._quote_first(connection, refund_id, payment_id, classification)
+
+    async def _quote_first(
+        self, connection: AsyncConnection, refund_id: str, payment_id: str, classification: Classification | None
+    ) -> Situation:
+        await lock_payment(connection, payment_id)
+        change = await lock_refund(connection, refund_id, self.database.clock.now)
+        if change.status is not Status.RECEIVED:
+            return situation(change.row)
+        state = await self._fresh(connection, change, payment_id)
+        if state is None:
+            return situation(change.row | {"payment_id": payment_id}, needs=Step.READ_PAYMENT)
+        change.put(run_seen_at=change.at)
+        await quoting.quote(connection, self.settings, change, quoting.asked_at_first(change, classification, payment_id), state)
+        return await self._saved(connection, change)
+
+    async def _fresh(self, connection: AsyncConnection, change: Change, payment_id: str) -> PaymentState | None:
+        """A reading of the payment that is young enough to quote on."""
+        oldest = change.at - timedelta(seconds=self.settings.payment_snapshot_max_age_s)
+        return await snapshots.latest(connection, payment_id, not_before=oldest)
+
+    async def _saved(self, connection: AsyncConnection, change: Change) -> Situation:
+        await change.save(connection)
+        await announce(connection, change.id)
+        return situation(change.row)
+
+    async def _resolve(self, connection: AsyncConnection, row: RowMapping, classification: Classification | None) -> str | None:
+        """The payment a ticket means: only through an order of the same customer that the text names, and only when that has one payment."""
+        reading = classification.reading if classification else None
+        reference = reading.order_reference if reading else None
+        wanted = orders.c.id == row["order_id"] if row["order_id"] else orders.c.external_ref == (reference or "").lstrip("#")
+        found = (
+            (
+                await connection.execute(
+                    select(payments)
+                    .join(orders, orders.c.id == payments.c.order_id)
+                    .where(wanted, orders.c.customer_id == row["customer_id"])
+                )
+            )
+            .mappings()
+            .all()
+        )
+        return found[0]["id"] if len(found) == 1 else None
+
+    async def save_classification(self, refund_id: str, classification: Classification) -> None:
+        """Keep a classification; the first one stays."""
+        async with self.database.begin() as connection:
+            change = await lock_refund(connection, refund_id, self.database.clock.now)
+            if await reading_of(connection, refund_id) is not None:
+                return
+            body = classification.model_dump(mode="json")
+            await connection.execute(classifications.insert().values(refund_id=refund_id, body=body, recorded_at=change.at))
+            change.note(
+                "classified",
+                actor=f"classifier:{classification.classifier}",
+                model=classification.model,
+                model_version=classification.version,
+                prompt_hash=classification.prompt_hash,
+                failure=classification.failure,
+                intent=classification.reading.intent.value if classification.reading else None,
+                input_tokens=classification.input_tokens,
+                output_tokens=classification.output_tokens,
+            )
+            await change.save(connection)
+
+    async def pass_deadline(self, refund_id: str) -> Situation:
+        """Do what is due by now: remind, escalate, expire, remind again. A decision that was recorded in time has moved the refund already."""
+        async with self.database.begin() as connection:
+            change = await lock_refund(connection, refund_id, self.database.clock.now)
+            climb(change)
+            if change.status is Status.PARKED:
+                remind_of_waiting(change, self.settings)
+            return await self._saved(connection, change)
+
+    async def resume_held(self, refund_id: str) -> Situation:
+        """Let a held refund go on when nothing holds it any more: as approved, or quoted again when its terms lapsed or no longer fit."""
+        async with self.database.begin() as connection:
+            row = await read_refund(connection, refund_id)
+            if row["status"] != Status.HELD:
+                return situation(dict(row))
+            await lock_payment(connection, row["payment_id"])
+            change = await lock_refund(connection, refund_id, self.database.clock.now)
+            if change.status is not Status.HELD:
+                return situation(change.row)
+            control = await controls.read(connection)
+            if control.stopped:
+                change.put(wake_at=change.at + timedelta(seconds=self.settings.held_recheck_s))
+                return await self._saved(connection, change)
+            revision = await revision_of(connection, refund_id, change["revision"])
+            if change["code"] == Code.TERMS_EXPIRED or revision["expires_at"] <= change.at:
+                state = await self._fresh(connection, change, change["payment_id"])
+                if state is None:
+                    return situation(change.row, needs=Step.READ_PAYMENT)
+                await quoting.quote(connection, self.settings, change, quoting.asked_again(change, revision), state)
+                return await self._saved(connection, change)
+            change.put(wake_at=None, detail=None)
+            change.move(Event.APPROVE, revision=change["revision"], terms_hash=change["terms_hash"])
+            return await self._saved(connection, change)
+
+    async def apply_message(self, refund_id: str, kind: str, message_id: str) -> Situation:
+        """Let a message count as far as the store confirms it (design, section 4).
+
+        A decision, consent or withdrawal moved the refund when it was recorded, so it is only marked as delivered. A revision is quoted now. A message
+        that names nothing recorded for this refund changes nothing and is entered in the ledger as refused.
+        """
+        async with self.database.begin() as connection:
+            if kind == "revise":
+                return await self._revise(connection, refund_id, message_id)
+            change = await lock_refund(connection, refund_id, self.database.clock.now)
+            table = instructions if kind in ("withdraw", "settle") else decisions
+            known = await self._mark_delivered(connection, table, refund_id, kind, message_id, change)
+            if not known:
+                return await self._refuse(connection, change, kind, Code.MESSAGE_UNBACKED, message_id[:80])
+            return await self._saved(connection, change)
+
+    async def _mark_delivered(
+        self, connection: AsyncConnection, table: Any, refund_id: str, kind: str, message_id: str, change: Change
+    ) -> bool:
+        verdicts = {
+            "approve": ("approve", "deny"),
+            "deny": ("approve", "deny"),
+            "decide": ("approve", "deny"),
+            "consent": ("approve", "deny"),
+        }
+        row = (
+            (await connection.execute(select(table).where(table.c.id == message_id, table.c.refund_id == refund_id)))
+            .mappings()
+            .one_or_none()
+        )
+        if row is None:
+            return False
+        if table is instructions:
+            return row["kind"] == kind
+        wanted = verdicts[kind] if kind in ("decide", "consent") else (kind,)
+        if row["verdict"] not in wanted or (row["kind"] == "consent") != (kind == "consent"):
+            return False
+        if row["delivered_at"] is None:
+            await connection.execute(update(decisions).where(decisions.c.id == message_id).values(delivered_at=change.at))
+        return True
+
+    async def refuse_message(self, refund_id: str, kind: str, detail: str) -> Situation:
+        """Enter a message that could not even be read in the ledger."""
+        async with self.database.begin() as connection:
+            change = await lock_refund(connection, refund_id, self.database.clock.now)
+            return await self._refuse(connection, change, kind, Code.MESSAGE_MALFORMED, detail[:200])
+
+    async def _refuse(self, connection: AsyncConnection, change: Change, kind: str, code: Code, detail: str) -> Situation:
+        change.note("message_refused", kind=kind, code=code.value, detail=detail)
+        await change.save(connection)
+        return situation(change.row, refused=code.value, refused_detail=detail)
+
+    async def _revise(self, connection: AsyncConnection, refund_id: str, instruction_id: str) -> Situation:
+        row = await read_refund(connection, refund_id)
+        instruction = (
+            (
+                await connection.execute(
+                    select(instructions).where(
+                        instructions.c.id == instruction_id, instructions.c.refund_id == refund_id, instructions.c.kind == "revise"
+                    )
+                )
+            )
+            .mappings()
+            .one_or_none()
+        )
+        payments_locked = sorted({p for p in (row["payment_id"], instruction["body"].get("payment") if instruction else None) if p})
+        for payment_id in payments_locked:
+            await lock_payment(connection, payment_id)
+        change = await lock_refund(connection, refund_id, self.database.clock.now)
+        if instruction is None:
+            return await self._refuse(connection, change, "revise", Code.MESSAGE_UNBACKED, instruction_id[:80])
+        if instruction["applied_at"] is not None:
+            return situation(change.row, refused=instruction["outcome"] or "", refused_detail=instruction["detail"] or "")
+        if change.status not in BEFORE_OPERATION - {Status.RECEIVED}:
+            return await self._instruction_done(connection, change, instruction, RefundError(Code.NOT_REVISABLE))
+        try:
+            asked = await quoting.resolve_revision(
+                connection,
+                change,
+                instruction["body"],
+                author=instruction["principal_id"],
+                by_fraud_role="fraud" in instruction["role"].split(","),
+            )
+            state = await self._fresh(connection, change, asked.payment_id)
+            if state is None:
+                return situation(change.row | {"payment_id": asked.payment_id}, needs=Step.READ_PAYMENT)
+            await quoting.quote(connection, self.settings, change, asked, state, refuse_denied=True)
+        except RefundError as error:
+            return await self._instruction_done(connection, change, instruction, error)
+        return await self._instruction_done(connection, change, instruction, None)
+
+    async def _instruction_done(
+        self, connection: AsyncConnection, change: Change, instruction: RowMapping, error: RefundError | None
+    ) -> Situation:
+        await connection.execute(
+            update(instructions)
+            .where(instructions.c.id == instruction["id"])
+            .values(applied_at=change.at, outcome=error.code.value if error else None, detail=error.detail if error else None)
+        )
+        change.put(pending_revision=None)
+        if error is not None:
+            change.note("instruction_refused", kind=instruction["kind"], instruction=instruction["id"], code=error.code.value)
+        await change.save(connection)
+        await announce(connection, change.id)
+        return situation(change.row, refused=error.code.value if error else "", refused_detail=error.detail if error else "")

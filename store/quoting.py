@@ -1,0 +1,334 @@
+"""Quoting: from what is asked and what is true to exact terms under the policy, and the reservation that goes with them.
+
+Done under the locks of the payment, the refund and the customer, in that order, so that twenty racing requests for the last 60 of 100 give exactly one
+reservation (promise P2).
+"""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import insert, select
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.classification import Classification, Source
+from refunds.errors import Code, RefundError
+from refunds.facts import Facts, PolicyDecision, Review, Rung
+from refunds.money import Money, requested
+from refunds.policy import Policy, evaluate
+from refunds.processor import PaymentState, PaymentStatus
+from refunds.reasons import Reason, processor_reason
+from refunds.settings import Settings
+from refunds.status import Event, Status, allows
+from refunds.terms import OperationKind, Terms
+from store import policies, snapshots
+from store.changes import SYSTEM, Change
+from store.claims import refundable_of
+from store.facts import gather, reading_of
+from store.requirements import APPROVE, CONSENT, advance_to_unmet, enter_review, record_decision
+from store.tables import customers, orders, payments, revisions
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one quote is for. ``amount`` is ``None`` for what is left of the payment (``full``), or when nobody could tell how much.
+
+    ``author`` wrote these terms; ``by_customer`` says that they are the request itself and not a reviewer's revision of it.
+    """
+
+    payment_id: str
+    amount: int | None
+    full: bool
+    reason: Reason | None
+    author: str
+    by_customer: bool
+    reason_by_fraud_role: bool = False
+    extracted: bool = False
+
+
+def asked_at_first(change: Change, classification: Classification | None, payment_id: str) -> Asked:
+    """What the request itself asks for: the caller's fields, or for a ticket what the reader found."""
+    row = change.row
+    asked = Asked(
+        payment_id=payment_id,
+        amount=row["amount"],
+        full=row["full"],
+        reason=Reason(row["reason"]) if row["reason"] else None,
+        author=row["requester_id"],
+        by_customer=True,
+    )
+    if row["details"]["kind"] != "ticket":
+        return asked
+    reading = classification.reading if classification else None
+    return replace(asked, amount=reading.amount if reading else None, reason=reading.reason if reading else None, extracted=True)
+
+
+def asked_again(change: Change, revision: RowMapping) -> Asked:
+    """What to quote when terms lapsed or the payment changed meanwhile: the same wish by the same author."""
+    row = change.row
+    return Asked(
+        payment_id=row["payment_id"],
+        amount=None if row["full"] else row["amount"],
+        full=row["full"],
+        reason=Reason(row["reason"]) if row["reason"] else None,
+        author=revision["author_id"],
+        by_customer=revision["author_id"] == row["requester_id"],
+        reason_by_fraud_role=row["reason_by_fraud_role"],
+        extracted=row["details"]["kind"] == "ticket",
+    )
+
+
+def ladder_for_people(policy: Policy) -> Review:
+    """The review that applies when a person must look and no rule has named another ladder."""
+    name = policy.tiers.reviewed.ladder
+    ladder = policy.review[name] if name else next(iter(policy.review.values()))
+    least = min(ladder.rungs, key=lambda rung: rung.role.rank).role
+    rungs = tuple(Rung(r.queue, r.role.value, r.remind_after, r.decide_within) for r in ladder.rungs)
+    return Review(least.value, ladder.people, rungs)
+
+
+async def quote(
+    connection: AsyncConnection, settings: Settings, change: Change, asked: Asked, state: PaymentState, *, refuse_denied: bool = False
+) -> None:
+    """Make the next revision of a refund and move it to whatever that needs, or to ``denied`` or ``answered``.
+
+    The caller holds the payment's and the refund's lock; the customer's is taken here. With ``refuse_denied`` (a reviewer's revision) terms that the
+    policy denies raise their code and leave the refund as it is, except where a dispute denies any terms. Saves nothing by itself.
+    """
+    await connection.execute(select(customers.c.id).where(customers.c.id == change["customer_id"]).with_for_update())
+    version, policy = await policies.in_force(connection, change.at)
+    payment = (await connection.execute(select(payments).where(payments.c.id == asked.payment_id))).mappings().one()
+    order = (await connection.execute(select(orders).where(orders.c.id == payment["order_id"]))).mappings().one()
+    figures = await refundable_of(connection, asked.payment_id, state, besides=change.id)
+    classification = await reading_of(connection, change.id)
+    unstated = asked.amount is None and not asked.full
+    amount = figures.remaining if asked.full else asked.amount or 0
+    if asked.amount is not None:
+        requested(asked.amount, state.currency)
+    facts = await gather(
+        connection,
+        change,
+        policy=policy,
+        order=order,
+        payment_id=asked.payment_id,
+        state=state,
+        figures=figures,
+        amount=amount,
+        full=asked.full,
+        reason=asked.reason,
+        asked_by_customer=asked.by_customer,
+        extracted=asked.extracted,
+        classification=classification,
+    )
+    decision = evaluate(policy, facts)
+    if unstated and decision.outcome == "deny":
+        # Nobody said how much, so nothing about the amount can be denied yet: a person states it first.
+        decision = replace(decision, outcome="proceed", code=None)
+    if refuse_denied and decision.outcome == "deny" and decision.code not in (Code.PAYMENT_DISPUTED, Code.ALREADY_RETURNED):
+        raise RefundError(Code(decision.code or Code.POLICY_DENIED), decision.explanation, field="amount")
+    await _write(connection, settings, change, asked, state, order=order, version=version, policy=policy, facts=facts, decision=decision)
+
+
+async def _write(
+    connection: AsyncConnection,
+    settings: Settings,
+    change: Change,
+    asked: Asked,
+    state: PaymentState,
+    *,
+    order: RowMapping,
+    version: RowMapping,
+    policy: Policy,
+    facts: Facts,
+    decision: PolicyDecision,
+) -> None:
+    revision = change["revision"] + 1
+    why_no_terms = _why_no_terms(asked, state, facts)
+    proceeding = decision.outcome == "proceed"
+    if proceeding and why_no_terms and decision.review is None:
+        decision = replace(decision, review=ladder_for_people(policy))
+    terms = None
+    if proceeding and not why_no_terms:
+        account = await snapshots.bound_account(connection, "stripe")
+        assert account is not None  # the payments role bound it before it ever read a payment
+        terms = _terms(settings, change, asked, state, order, version, facts, decision, account=account, revision=revision)
+    row = {
+        "refund_id": change.id,
+        "revision": revision,
+        "payment_id": asked.payment_id,
+        "amount": facts.request.amount,
+        "currency": state.currency,
+        "terms": terms.canonical() if terms else None,
+        "terms_hash": terms.hash if terms else None,
+        "policy_version": version["version"],
+        "policy_hash": version["hash"],
+        "facts": facts.plain(),
+        "decision": decision.plain(),
+        "author_id": asked.author,
+        "loosened": _loosened(change, asked, facts),
+        "created_at": change.at,
+        "consent_by": None,
+        "expires_at": terms.expires_at if terms else None,
+    }
+    await connection.execute(insert(revisions).values(row))
+    change.put(
+        revision=revision,
+        terms_hash=row["terms_hash"],
+        payment_id=asked.payment_id,
+        order_id=order["id"],
+        amount=facts.request.amount,
+        currency=state.currency,
+        full=asked.full,
+        reason=asked.reason.value if asked.reason else None,
+        reason_by_fraud_role=asked.reason_by_fraud_role,
+        tier=decision.tier,
+        possible_duplicate_of=facts.request.possible_duplicate_of,
+        sources=change["sources"] | _sources(asked),
+        pending_revision=None,
+        detail=None,
+    )
+    if change.status is Status.RECEIVED:
+        change.move(Event.READ)
+    change.note(
+        "quoted",
+        actor=asked.author if not asked.by_customer else SYSTEM,
+        revision=revision,
+        terms_hash=row["terms_hash"],
+        amount=facts.request.amount,
+        currency=state.currency,
+        payment=asked.payment_id,
+        policy_version=version["version"],
+        policy_hash=version["hash"],
+        outcome=decision.outcome,
+    )
+    await _move(connection, change, row, decision, why_no_terms)
+
+
+async def _move(
+    connection: AsyncConnection, change: Change, row: dict[str, Any], decision: PolicyDecision, why_no_terms: str | None
+) -> None:
+    if decision.outcome == "deny":
+        change.put(detail=decision.explanation)
+        change.move(Event.DENY, code=Code(decision.code or Code.POLICY_DENIED), revision=change["revision"])
+        return
+    if decision.outcome == "answer" and allows(change.status, Event.ANSWER):
+        change.put(detail=decision.explanation or decision.policy_text)
+        change.move(Event.ANSWER, revision=change["revision"])
+        return
+    if why_no_terms:
+        change.put(detail=why_no_terms)
+    elif _consented_by_asking(row["facts"]):
+        await record_decision(
+            connection,
+            change,
+            kind=CONSENT,
+            step=1,
+            verdict=APPROVE,
+            terms_hash=row["terms_hash"],
+            principal_id=change["requester_id"],
+            person=f"customer:{change['customer_id']}",
+            role="customer",
+        )
+    await advance_to_unmet(connection, change, row)
+
+
+def _consented_by_asking(facts: dict[str, Any]) -> bool:
+    request = facts["request"]
+    return request["amount_named_by_customer"] and request["customer_authenticated"]
+
+
+def _why_no_terms(asked: Asked, state: PaymentState, facts: Facts) -> str | None:
+    """Why no exact terms can be written although the policy does not deny: then only a person can go on, by a revision."""
+    if facts.request.amount <= 0:
+        return "nobody could tell the amount"
+    if state.status is PaymentStatus.AUTHORISED and facts.request.amount != state.capturable:
+        whole = Money(state.capturable, state.currency)
+        return f"the payment is only authorised, and cancelling releases all of it ({whole}), not a part"
+    return None
+
+
+def _terms(
+    settings: Settings,
+    change: Change,
+    asked: Asked,
+    state: PaymentState,
+    order: RowMapping,
+    version: RowMapping,
+    facts: Facts,
+    decision: PolicyDecision,
+    *,
+    account: str,
+    revision: int,
+) -> Terms:
+    money = Money(facts.request.amount, state.currency)
+    review_s = sum(rung.decide_within_s for rung in decision.review.ladder) * decision.review.people if decision.review else 0
+    consent_s = decision.consent_within_s if decision.consent else 0
+    return Terms(
+        refund=change.id,
+        revision=revision,
+        operation=OperationKind.RELEASE if state.status is PaymentStatus.AUTHORISED else OperationKind.REFUND,
+        processor="stripe",
+        processor_account=account,
+        mode=settings.refunds_mode.value,
+        api_version=settings.stripe_api_version,
+        order=order["id"],
+        order_version=order["version"],
+        payment=asked.payment_id,
+        processor_payment=state.processor_payment,
+        amount=money.amount,
+        amount_text=str(money),
+        currency=money.currency,
+        full=money.amount == facts.payment.remaining,
+        reason=asked.reason,
+        processor_reason=processor_reason(asked.reason, set_by_fraud_role=asked.reason_by_fraud_role),
+        policy_version=version["version"],
+        # Everything the terms wait for may take its whole time, and then they still hold for a while.
+        expires_at=change.at + timedelta(seconds=consent_s + review_s + decision.terms_valid_s),
+    )
+
+
+def _loosened(change: Change, asked: Asked, facts: Facts) -> bool:
+    """Whether a revision asks for more, or for another payment, than the terms before: its author can then not approve it."""
+    if asked.by_customer or change["revision"] == 0:
+        return False
+    return facts.request.amount > (change["amount"] or 0) or asked.payment_id != change["payment_id"]
+
+
+def _sources(asked: Asked) -> dict[str, str]:
+    if not asked.by_customer:
+        return {"amount": Source.PERSON.value, "payment": Source.PERSON.value, "reason": Source.PERSON.value}
+    if asked.extracted:
+        return {name: Source.MODEL.value for name, value in (("amount", asked.amount), ("reason", asked.reason)) if value}
+    return {}
+
+
+async def to_a_person(connection: AsyncConnection, change: Change, why: str) -> None:
+    """Send a request whose payment nobody could tell to a person: no terms, no reservation of a payment, a place in the review queue."""
+    version, policy = await policies.in_force(connection, change.at)
+    if change.status is Status.RECEIVED:
+        change.move(Event.READ)
+    change.put(detail=why, tier=3)
+    change.note("unquotable", why=why, policy_version=version["version"])
+    enter_review(change, ladder_for_people(policy), actor=SYSTEM)
+
+
+async def resolve_revision(connection: AsyncConnection, change: Change, body: dict[str, Any], *, author: str, by_fraud_role: bool) -> Asked:
+    """What a reviewer's recorded revision asks for: what it names, the rest as before. Raises what makes it impossible."""
+    payment_id = body.get("payment") or change["payment_id"]
+    if payment_id is None:
+        raise RefundError(Code.PAYMENT_NOT_FOUND, "Name the payment_id this refund is about.", field="payment_id")
+    payment = (await connection.execute(select(payments).where(payments.c.id == payment_id))).mappings().one()
+    if body.get("currency") and body["currency"] != payment["currency"]:
+        raise RefundError(Code.CURRENCY_MISMATCH, f"The payment is in {payment['currency']}.", field="currency")
+    full = bool(body.get("full")) or (body.get("amount") is None and bool(change["full"]))
+    reason = body.get("reason") or change["reason"]
+    return Asked(
+        payment_id=payment_id,
+        amount=None if full else body.get("amount") or change["amount"],
+        full=full,
+        reason=Reason(reason) if reason else None,
+        author=author,
+        by_customer=False,
+        reason_by_fraud_role=by_fraud_role if body.get("reason") else bool(change["reason_by_fraud_role"]),
+    )

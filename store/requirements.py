@@ -1,0 +1,182 @@
+"""What exact terms still need before they may be submitted, and moving a refund to the first of it that is unmet."""
+
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import insert, select
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.facts import Review, Rung
+from refunds.ids import Prefix, new_id
+from refunds.status import Event, Status
+from store import controls
+from store.changes import SYSTEM, Change
+from store.tables import decisions, revisions
+
+APPROVE, DENY = "approve", "deny"
+CONSENT, REVIEW, POLICY = "consent", "review", "policy"
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """What a revision requires, as the policy decided when it was quoted."""
+
+    consent: bool
+    consent_within_s: int
+    review: Review | None
+
+    @classmethod
+    def of(cls, decision: dict[str, Any]) -> "Required":
+        """Read it from a recorded policy decision."""
+        review = None if decision["review"] is None else review_from(decision["review"])
+        return cls(decision["consent"], decision["consent_within_s"], review)
+
+
+def review_from(plain: dict[str, Any]) -> Review:
+    """Rebuild a review from its JSON form."""
+    return Review(plain["role"], plain["people"], tuple(Rung(**rung) for rung in plain["ladder"]))
+
+
+async def revision_of(connection: AsyncConnection, refund_id: str, revision: int) -> RowMapping:
+    """One revision of a refund."""
+    return (
+        (await connection.execute(select(revisions).where(revisions.c.refund_id == refund_id, revisions.c.revision == revision)))
+        .mappings()
+        .one()
+    )
+
+
+async def decisions_on(connection: AsyncConnection, refund_id: str, revision: int) -> list[RowMapping]:
+    """The decisions recorded on one revision, in their order."""
+    return list(
+        (
+            await connection.execute(
+                select(decisions)
+                .where(decisions.c.refund_id == refund_id, decisions.c.revision == revision)
+                .order_by(decisions.c.recorded_at, decisions.c.id)
+            )
+        ).mappings()
+    )
+
+
+def approvals(recorded: list[RowMapping], kind: str, terms_hash: str) -> list[RowMapping]:
+    """The recorded approvals of a kind that were given for exactly these terms."""
+    return [d for d in recorded if d["kind"] == kind and d["verdict"] == APPROVE and d["terms_hash"] == terms_hash]
+
+
+def sufficient(required: Required, recorded: list[RowMapping], terms_hash: str) -> list[RowMapping] | None:
+    """The decisions that together meet every requirement for exactly these terms, or ``None`` when one is missing (promise P3).
+
+    Without a review, the policy's own recorded approval stands in for it; it never stands in for a review that is required.
+    """
+    consents = approvals(recorded, CONSENT, terms_hash)
+    judged = approvals(recorded, REVIEW if required.review else POLICY, terms_hash)
+    people = required.review.people if required.review else 1
+    if (required.consent and not consents) or len({d["person"] for d in judged}) < people:
+        return None
+    return (consents if required.consent else []) + judged
+
+
+async def record_decision(
+    connection: AsyncConnection,
+    change: Change,
+    *,
+    kind: str,
+    step: int,
+    verdict: str,
+    terms_hash: str,
+    principal_id: str | None,
+    person: str,
+    role: str,
+) -> str:
+    """Record one decision on the present revision and enter it in the ledger; returns its id."""
+    decision_id = new_id(Prefix.DECISION)
+    await connection.execute(
+        insert(decisions).values(
+            id=decision_id,
+            refund_id=change.id,
+            revision=change["revision"],
+            kind=kind,
+            step=step,
+            verdict=verdict,
+            terms_hash=terms_hash,
+            principal_id=principal_id,
+            person=person,
+            role=role,
+            recorded_at=change.at,
+        )
+    )
+    change.note(
+        "decision_recorded",
+        actor=principal_id or person,
+        decision=decision_id,
+        kind=kind,
+        step=step,
+        verdict=verdict,
+        revision=change["revision"],
+        terms_hash=terms_hash,
+        role=role,
+    )
+    return decision_id
+
+
+async def advance_to_unmet(
+    connection: AsyncConnection, change: Change, revision: RowMapping | dict[str, Any], *, actor: str = SYSTEM
+) -> None:
+    """Move the refund to the first requirement of its revision that is unmet: consent, then review; with none left it is approved.
+
+    In draft mode it becomes ``drafted`` instead of approved. The caller holds the refund's lock and saves.
+    """
+    required = Required.of(revision["decision"])
+    terms_hash: str | None = revision["terms_hash"]
+    recorded = await decisions_on(connection, change.id, change["revision"])
+    if terms_hash is None:
+        assert required.review is not None
+        enter_review(change, required.review, actor=actor)
+        return
+    if required.consent and not approvals(recorded, CONSENT, terms_hash):
+        until = change.at + timedelta(seconds=required.consent_within_s)
+        change.put(queue=None, review_by=until, wake_at=until, rung=0, reminded=False)
+        change.move(Event.ASK_CONSENT, actor=actor, revision=change["revision"], until=until)
+        return
+    if required.review is not None:
+        given = len(approvals(recorded, REVIEW, terms_hash))
+        if given < required.review.people:
+            if change.status is not Status.AWAITING_REVIEW or not given:
+                enter_review(change, required.review, actor=actor)
+            return
+    elif not approvals(recorded, POLICY, terms_hash):
+        version = revision["policy_version"]
+        await record_decision(
+            connection,
+            change,
+            kind=POLICY,
+            step=0,
+            verdict=APPROVE,
+            terms_hash=terms_hash,
+            principal_id=None,
+            person=f"policy:{version}",
+            role="policy",
+        )
+    control = await controls.read(connection)
+    change.put(queue=None, review_by=None, wake_at=None)
+    change.move(Event.DRAFT if control.mode == "draft" else Event.APPROVE, actor=actor, revision=change["revision"], terms_hash=terms_hash)
+
+
+def enter_review(change: Change, review: Review, *, actor: str) -> None:
+    """Put a refund on the first rung of its review ladder."""
+    change.put(review=asdict(review))
+    stand_on(change, review.ladder, 0)
+    change.move(Event.ASK_REVIEW, actor=actor, revision=change["revision"], queue=review.ladder[0].queue, until=change["review_by"])
+
+
+def stand_on(change: Change, ladder: tuple[Rung, ...], index: int) -> None:
+    """Put a refund on a rung: its queue, its deadline, and the next instant at which something is due."""
+    rung = ladder[index]
+    deadline = change.at + timedelta(seconds=rung.decide_within_s)
+    remind = change.at + timedelta(seconds=rung.remind_after_s)
+    change.put(
+        rung=index, rung_since=change.at, queue=rung.queue, review_by=deadline, wake_at=min(remind, deadline), reminded=remind >= deadline
+    )

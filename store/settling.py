@@ -1,0 +1,137 @@
+"""Settling a parked refund by hand: what a person says is checked live before it counts (design, section 4)."""
+
+from sqlalchemy import select, update
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.errors import Code
+from refunds.messages import Situation
+from refunds.processor import Conclusion, ProcessorRefund, RefundState, conclude
+from refunds.status import Event, Status
+from store.changes import Change, lock_payment, lock_refund
+from store.operations import Operation, Payments
+from store.situations import situation
+from store.tables import instructions, processor_refunds
+
+_BY_STATE = {
+    RefundState.SUCCEEDED: Event.PROCESSOR_SUCCEEDED,
+    RefundState.PENDING: Event.PROCESSOR_PENDING,
+    RefundState.REQUIRES_ACTION: Event.PROCESSOR_PENDING,
+    RefundState.FAILED: Event.PROCESSOR_FAILED,
+    RefundState.CANCELED: Event.PROCESSOR_FAILED,
+}
+
+
+class Settling(Payments):
+    """The settling half of the payments role."""
+
+    async def instruction(self, refund_id: str, instruction_id: str) -> RowMapping | None:
+        """A recorded settlement of this refund, or ``None`` when no such one is recorded."""
+        query = select(instructions).where(
+            instructions.c.id == instruction_id, instructions.c.refund_id == refund_id, instructions.c.kind == "settle"
+        )
+        async with self.database.begin() as connection:
+            return (await connection.execute(query)).mappings().one_or_none()
+
+    async def settle_refunded(self, operation: Operation, instruction: RowMapping, refund: ProcessorRefund | None) -> Situation:
+        """Let ``refunded`` count if the processor's refund is the one that was approved.
+
+        A refund that differs is refused as ``SETTLEMENT_MISMATCH``, unless it is the very one whose difference parked this refund: then the person has
+        judged that difference, and it is kept in the ledger.
+        """
+        async with self.database.begin() as connection:
+            change = await self._locked(connection, operation)
+            if change.status is not Status.PARKED:
+                return await self._done(connection, change, instruction, Code.NOT_PARKED, f"it is {change.status}")
+            if refund is None:
+                return await self._done(
+                    connection, change, instruction, Code.SETTLEMENT_NOT_FOUND, "the processor does not know this refund"
+                )
+            conclusion = conclude(refund, amount=operation.amount, processor_payment=operation.request.processor_payment)
+            if conclusion.code is Code.RESPONSE_MISMATCH and change["code"] != Code.RESPONSE_MISMATCH:
+                return await self._done(connection, change, instruction, Code.SETTLEMENT_MISMATCH, conclusion.detail)
+            if await self._taken(connection, operation, refund):
+                return await self._done(
+                    connection, change, instruction, Code.SETTLEMENT_MISMATCH, "that refund belongs to another refund of ours"
+                )
+            event = _BY_STATE.get(refund.state)
+            if event is None:
+                why = f"the processor reports {refund.raw_state[:60]!r}, which is not final"
+                return await self._done(connection, change, instruction, Code.STATUS_UNKNOWN, why)
+            await self._keep(connection, change, operation, refund)
+            failed = Code.PROCESSOR_FAILED if event is Event.PROCESSOR_FAILED else None
+            settled = Conclusion(event, failed, conclusion.detail)
+            await self._apply(connection, change, operation, settled, processor_refund=refund.id, by=instruction["principal_id"])
+            return await self._done(connection, change, instruction, None, "")
+
+    async def settle_not_refunded(self, operation: Operation, instruction: RowMapping, found: ProcessorRefund | None) -> Situation:
+        """Let ``not_refunded`` count if a second person says it, no attempt can still be under way, and the complete fresh list has no such refund.
+
+        ``found`` is our refund in that list, if it is there: then it is adopted and the settlement refused as ``SETTLEMENT_CONTRADICTED``.
+        """
+        if found is not None:
+            await self.receipt(operation, found, attempt=None)
+        async with self.database.begin() as connection:
+            change = await self._locked(connection, operation)
+            if found is not None:
+                return await self._done(
+                    connection, change, instruction, Code.SETTLEMENT_CONTRADICTED, f"the processor's list shows {found.id}"
+                )
+            if change.status is not Status.PARKED:
+                return await self._done(connection, change, instruction, Code.NOT_PARKED, f"it is {change.status}")
+            if not instruction["body"].get("first_person"):
+                return await self._done(connection, change, instruction, Code.SECOND_PERSON_REQUIRED, "only one person has said so")
+            current = await self._operation(connection, change)
+            if current.in_flight:
+                return situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="a request may still be under way")
+            conclusion = Conclusion(Event.PROCESSOR_FAILED, Code.SETTLED_NOT_REFUNDED, "two persons found that no money had moved")
+            await self._apply(connection, change, operation, conclusion, processor_refund=None, by=instruction["principal_id"])
+            return await self._done(connection, change, instruction, None, "")
+
+    async def settle_released(self, operation: Operation, instruction: RowMapping, *, canceled: bool) -> Situation:
+        """Let ``refunded`` count for the release of an authorisation, when the processor shows that it is cancelled."""
+        async with self.database.begin() as connection:
+            change = await self._locked(connection, operation)
+            if not canceled:
+                return await self._done(connection, change, instruction, Code.SETTLEMENT_MISMATCH, "the authorisation is not cancelled")
+            await self._apply(
+                connection,
+                change,
+                operation,
+                Conclusion(Event.AUTHORISATION_RELEASED),
+                processor_refund=None,
+                by=instruction["principal_id"],
+            )
+            return await self._done(connection, change, instruction, None, "")
+
+    async def refuse_unbacked(self, refund_id: str, detail: str) -> Situation:
+        """Enter a settle message that names nothing recorded in the ledger."""
+        async with self.database.begin() as connection:
+            change = await lock_refund(connection, refund_id, self.database.clock.now)
+            change.note("message_refused", kind="settle", code=Code.MESSAGE_UNBACKED.value, detail=detail[:80])
+            await change.save(connection)
+            return situation(change.row, refused=Code.MESSAGE_UNBACKED.value)
+
+    async def _locked(self, connection: AsyncConnection, operation: Operation) -> Change:
+        await lock_payment(connection, operation.payment_id)
+        return await lock_refund(connection, operation.refund_id, self.database.clock.now)
+
+    async def _taken(self, connection: AsyncConnection, operation: Operation, refund: ProcessorRefund) -> bool:
+        owner = (
+            await connection.execute(select(processor_refunds.c.operation_id).where(processor_refunds.c.id == refund.id))
+        ).scalar_one_or_none()
+        return (owner or refund.operation or operation.id) != operation.id
+
+    async def _done(
+        self, connection: AsyncConnection, change: Change, instruction: RowMapping, code: Code | None, detail: str
+    ) -> Situation:
+        if instruction["applied_at"] is None:
+            await connection.execute(
+                update(instructions)
+                .where(instructions.c.id == instruction["id"])
+                .values(applied_at=change.at, outcome=code.value if code else None, detail=detail or None)
+            )
+            if code is not None:
+                change.note("instruction_refused", kind="settle", instruction=instruction["id"], code=code.value)
+        saved = await self._saved(connection, change)
+        return saved if code is None else situation(change.row, refused=code.value, refused_detail=detail)

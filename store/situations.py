@@ -1,0 +1,76 @@
+"""Where a refund stands, for the workflow and for people: what it waits for, since when, until when, and which runbook applies."""
+
+from datetime import datetime
+from typing import Any
+
+from refunds.clock import rfc3339
+from refunds.messages import Situation
+from refunds.money import Money
+from refunds.status import Status
+
+RUNBOOKS: dict[Status, str] = {
+    Status.AWAITING_REVIEW: "docs/runbooks/review.md",
+    Status.AWAITING_CONSENT: "docs/runbooks/consent.md",
+    Status.HELD: "docs/runbooks/held.md",
+    Status.SUBMITTING: "docs/runbooks/submitting.md",
+    Status.PENDING: "docs/runbooks/pending.md",
+    Status.PARKED: "docs/runbooks/parked.md",
+}
+
+
+def situation(row: dict[str, Any], *, needs: str = "", refused: str = "", refused_detail: str = "") -> Situation:
+    """Describe a refund's row to the workflow."""
+    status = Status(row["status"])
+    return Situation(
+        refund=row["id"],
+        version=row["version"],
+        status=status.value,
+        revision=row["revision"],
+        needs=needs,
+        waits_for=waits_for(row),
+        runbook=RUNBOOKS.get(status, ""),
+        tier=str(row["tier"] or ""),
+        queue=row["queue"] or "",
+        amount=row["amount"] or 0,
+        currency=row["currency"] or "",
+        order=row["order_id"] or "",
+        payment=row["payment_id"] or "",
+        terms_hash=row["terms_hash"] or "",
+        since=row["status_since"],
+        wake_at=row["wake_at"],
+        review_by=row["review_by"],
+        code=row["code"] or "",
+        refused=refused,
+        refused_detail=refused_detail,
+    )
+
+
+def waits_for(row: dict[str, Any]) -> str:
+    """What the refund waits for, in one sentence for operators and support. Contains nothing personal."""
+    amount = str(Money(row["amount"], row["currency"])) if row["amount"] and row["currency"] else "the refund"
+    until = _until(row["review_by"])
+    match Status(row["status"]):
+        case Status.RECEIVED | Status.CLASSIFIED:
+            return "being read and quoted"
+        case Status.AWAITING_CONSENT:
+            return f"the customer's consent to {amount}{until}"
+        case Status.AWAITING_REVIEW if row["terms_hash"] is None:
+            return f"a person in queue {row['queue']}: {row['detail'] or 'no exact terms yet'}; revise it or deny it{until}"
+        case Status.AWAITING_REVIEW:
+            return f"a decision on {amount} in queue {row['queue']}{until}"
+        case Status.APPROVED:
+            return f"{amount} approved, about to be submitted"
+        case Status.HELD:
+            return f"{amount} held back: {row['detail'] or row['code'] or 'see the ledger'}"
+        case Status.SUBMITTING:
+            return f"the processor's answer to {amount}"
+        case Status.PENDING:
+            return f"the processor to finish {amount}"
+        case Status.PARKED:
+            return f"a person to settle {amount}: {row['detail'] or row['code']}"
+        case _:
+            return ""
+
+
+def _until(moment: datetime | None) -> str:
+    return f" until {rfc3339(moment.replace(microsecond=0)).replace('.000000', '')}" if moment else ""

@@ -1,0 +1,104 @@
+"""The last live reading of each payment, as the processor's side of the store left it."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.clock import parse_rfc3339, rfc3339
+from refunds.processor import DisputeState, PaymentState, PaymentStatus, ProcessorRefund, RefundState
+from store.tables import payment_snapshots, processor_binding
+
+
+def _refund_plain(refund: ProcessorRefund) -> dict[str, Any]:
+    return {
+        "id": refund.id,
+        "processor_payment": refund.processor_payment,
+        "amount": refund.amount,
+        "currency": refund.currency,
+        "state": refund.state.value,
+        "raw_state": refund.raw_state,
+        "operation": refund.operation,
+        "failure_reason": refund.failure_reason,
+    }
+
+
+def to_plain(state: PaymentState) -> dict[str, Any]:
+    """A reading as JSON values."""
+    return {
+        "processor_payment": state.processor_payment,
+        "status": state.status.value,
+        "raw_status": state.raw_status,
+        "currency": state.currency,
+        "captured": state.captured,
+        "capturable": state.capturable,
+        "charge": state.charge,
+        "dispute": state.dispute.value,
+        "risk_level": state.risk_level,
+        "read_at": rfc3339(state.read_at),
+        "refunds": [_refund_plain(r) for r in state.refunds],
+    }
+
+
+def from_plain(body: dict[str, Any]) -> PaymentState:
+    """Rebuild a reading from :func:`to_plain`."""
+    return PaymentState(
+        processor_payment=body["processor_payment"],
+        status=PaymentStatus(body["status"]),
+        raw_status=body["raw_status"],
+        currency=body["currency"],
+        captured=body["captured"],
+        capturable=body["capturable"],
+        charge=body["charge"],
+        dispute=DisputeState(body["dispute"]),
+        risk_level=body["risk_level"],
+        read_at=parse_rfc3339(body["read_at"]),
+        refunds=tuple(ProcessorRefund(**(r | {"state": RefundState(r["state"])})) for r in body["refunds"]),
+    )
+
+
+async def save(connection: AsyncConnection, payment_id: str, state: PaymentState) -> None:
+    """Keep a reading unless a newer one is there already."""
+    made = insert(payment_snapshots).values(payment_id=payment_id, read_at=state.read_at, body=to_plain(state))
+    await connection.execute(
+        made.on_conflict_do_update(
+            index_elements=["payment_id"],
+            set_={"read_at": made.excluded.read_at, "body": made.excluded.body},
+            where=payment_snapshots.c.read_at < made.excluded.read_at,
+        )
+    )
+
+
+async def latest(connection: AsyncConnection, payment_id: str, *, not_before: datetime) -> PaymentState | None:
+    """The last reading, or ``None`` when there is none from ``not_before`` on."""
+    body = (
+        await connection.execute(
+            select(payment_snapshots.c.body).where(payment_snapshots.c.payment_id == payment_id, payment_snapshots.c.read_at >= not_before)
+        )
+    ).scalar_one_or_none()
+    return None if body is None else from_plain(body)
+
+
+class WrongAccount(RuntimeError):
+    """The database belongs to another processor account or mode."""
+
+
+async def bind(connection: AsyncConnection, *, processor: str, account: str, mode: str, at: datetime) -> None:
+    """Bind the database to one processor account and mode for ever, or raise :class:`WrongAccount` when it is bound to another."""
+    await connection.execute(
+        insert(processor_binding).values(processor=processor, account=account, mode=mode, bound_at=at).on_conflict_do_nothing()
+    )
+    bound = (await connection.execute(select(processor_binding).where(processor_binding.c.processor == processor))).one()
+    if (bound.account, bound.mode) != (account, mode):
+        raise WrongAccount(
+            f"this database is bound to {processor} account {bound.account} in {bound.mode} mode, but the key is of {account} in {mode} mode"
+        )
+
+
+async def bound_account(connection: AsyncConnection, processor: str) -> str | None:
+    """The account this database is bound to, or ``None`` before the payments role ever started."""
+    return (
+        await connection.execute(select(processor_binding.c.account).where(processor_binding.c.processor == processor))
+    ).scalar_one_or_none()

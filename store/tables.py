@@ -1,0 +1,398 @@
+"""The tables. Amounts are bigint minor units beside their currency; times are timestamptz; enums are text checked by the domain, not by PostgreSQL."""
+
+from datetime import datetime
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
+)
+
+
+def _at(name: str, *, nullable: bool = False) -> Column[datetime]:
+    return Column(name, DateTime(timezone=True), nullable=nullable)
+
+
+def _text(
+    name: str,
+    reference: ForeignKey | None = None,
+    *,
+    nullable: bool = False,
+    primary_key: bool = False,
+    unique: bool = False,
+    index: bool = False,
+) -> Column[str]:
+    extra = [] if reference is None else [reference]
+    return Column(name, Text, *extra, nullable=nullable, primary_key=primary_key, unique=unique or None, index=index or None)
+
+
+# --- who ---------------------------------------------------------------------------------------------------------------------------------
+
+principals = Table(
+    "principals",
+    metadata,
+    _text("id", primary_key=True),
+    _text("kind"),
+    # How requests name this person in requested_by, and how people recognise each other; unique without regard to case.
+    _text("handle"),
+    _text("name"),
+    _at("created_at"),
+    _at("disabled_at", nullable=True),
+    Index("uq_principals_handle", text("lower(handle)"), unique=True),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    _text("id", primary_key=True),
+    _text("principal_id", ForeignKey("principals.id")),
+    # SHA-256 of a key of 256 random bits: nothing slower is needed for what cannot be guessed.
+    Column("hash", LargeBinary, nullable=False, unique=True),
+    _text("hint"),
+    Column("roles", ARRAY(Text), nullable=False),
+    _text("integration"),
+    _at("created_at"),
+    _at("expires_at", nullable=True),
+    _at("revoked_at", nullable=True),
+)
+
+# --- the merchant's side -----------------------------------------------------------------------------------------------------------------
+
+customers = Table(
+    "customers",
+    metadata,
+    _text("id", primary_key=True),
+    _text("external_ref", unique=True),
+    _at("account_created_at", nullable=True),
+    _at("created_at"),
+)
+
+customer_keys = Table(
+    "customer_keys",
+    metadata,
+    _text("customer_id", ForeignKey("customers.id"), primary_key=True),
+    Column("wrapped", LargeBinary, nullable=False),
+    _at("created_at"),
+)
+
+orders = Table(
+    "orders",
+    metadata,
+    _text("id", primary_key=True),
+    _text("external_ref", unique=True),
+    _text("customer_id", ForeignKey("customers.id"), index=True),
+    Column("version", Integer, nullable=False),
+    _at("placed_at", nullable=True),
+    _at("delivered_at", nullable=True),
+    Column("body", JSONB, nullable=False),
+    _at("updated_at"),
+)
+
+order_versions = Table(
+    "order_versions",
+    metadata,
+    _text("order_id", ForeignKey("orders.id"), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("body", JSONB, nullable=False),
+    _at("recorded_at"),
+    _text("recorded_by"),
+)
+
+payments = Table(
+    "payments",
+    metadata,
+    _text("id", primary_key=True),
+    _text("order_id", ForeignKey("orders.id"), index=True),
+    _text("processor"),
+    _text("processor_payment"),
+    _text("currency"),
+    Column("amount", BigInteger, nullable=False),
+    UniqueConstraint("processor", "processor_payment"),
+)
+
+payment_snapshots = Table(
+    "payment_snapshots",
+    metadata,
+    _text("payment_id", ForeignKey("payments.id"), primary_key=True),
+    _at("read_at"),
+    Column("body", JSONB, nullable=False),
+)
+
+# --- refunds -----------------------------------------------------------------------------------------------------------------------------
+
+refunds = Table(
+    "refunds",
+    metadata,
+    _text("id", primary_key=True),
+    Column("version", Integer, nullable=False),
+    _text("status"),
+    _at("created_at"),
+    _at("status_since"),
+    _at("final_at", nullable=True),
+    # the request
+    _text("integration"),
+    _text("idempotency_key"),
+    _text("body_hash"),
+    _text("requester_id", ForeignKey("principals.id")),
+    _text("requested_by", nullable=True),
+    _text("agent_id", nullable=True),
+    _text("customer_id", ForeignKey("customers.id")),
+    _text("order_id", ForeignKey("orders.id"), nullable=True),
+    _text("payment_id", ForeignKey("payments.id"), nullable=True),
+    Column("amount", BigInteger, nullable=True),
+    _text("currency", nullable=True),
+    Column("full", Boolean, nullable=False),
+    _text("reason", nullable=True),
+    Column("reason_by_fraud_role", Boolean, nullable=False, server_default=text("false")),
+    _text("channel", nullable=True),
+    Column("details", JSONB, nullable=False),
+    Column("sources", JSONB, nullable=False),
+    Column("has_text", Boolean, nullable=False),
+    _text("possible_duplicate_of", nullable=True),
+    # where it stands
+    Column("revision", Integer, nullable=False),
+    _text("terms_hash", nullable=True),
+    Column("tier", Integer, nullable=True),
+    _text("queue", nullable=True),
+    Column("rung", Integer, nullable=False),
+    Column("reminded", Boolean, nullable=False),
+    _at("rung_since", nullable=True),
+    Column("review", JSONB, nullable=True),  # the review now asked for: role, people, ladder
+    _at("review_by", nullable=True),
+    _at("wake_at", nullable=True),
+    _text("pending_revision", nullable=True),
+    _text("code", nullable=True),
+    _text("detail", nullable=True),
+    # the run
+    _at("run_seen_at", nullable=True),
+    _at("run_checked_at", nullable=True),
+    UniqueConstraint("integration", "idempotency_key"),
+    Index("ix_refunds_payment", "payment_id", "status"),
+    Index("ix_refunds_customer", "customer_id", "created_at"),
+    Index("ix_refunds_order", "order_id"),
+    Index("ix_refunds_open", "run_checked_at", postgresql_where=text("final_at IS NULL")),
+    Index("ix_refunds_list", "created_at", "id"),
+)
+
+revisions = Table(
+    "revisions",
+    metadata,
+    _text("refund_id", ForeignKey("refunds.id"), primary_key=True),
+    Column("revision", Integer, primary_key=True),
+    _text("payment_id", ForeignKey("payments.id")),
+    Column("amount", BigInteger, nullable=False),
+    _text("currency"),
+    Column("terms", JSONB, nullable=True),
+    _text("terms_hash", nullable=True),
+    Column("policy_version", Integer, nullable=False),
+    _text("policy_hash"),
+    Column("facts", JSONB, nullable=False),
+    Column("decision", JSONB, nullable=False),
+    # Who authored these terms: the requester for revision 1, whoever revised later. loosened: more money or another payment than before.
+    _text("author_id", ForeignKey("principals.id")),
+    Column("loosened", Boolean, nullable=False),
+    _at("created_at"),
+    _at("consent_by", nullable=True),
+    _at("expires_at", nullable=True),
+)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    _text("id", primary_key=True),
+    _text("refund_id", ForeignKey("refunds.id")),
+    Column("revision", Integer, nullable=False),
+    _text("kind"),  # consent, review or policy
+    Column("step", Integer, nullable=False),
+    _text("verdict"),  # approve or deny
+    _text("terms_hash"),
+    _text("principal_id", nullable=True),
+    _text("person"),
+    _text("role"),
+    _at("recorded_at"),
+    _at("delivered_at", nullable=True),
+    UniqueConstraint("refund_id", "revision", "kind", "step"),
+)
+
+instructions = Table(
+    "instructions",
+    metadata,
+    _text("id", primary_key=True),
+    _text("refund_id", ForeignKey("refunds.id"), index=True),
+    _text("kind"),  # revise, withdraw or settle
+    Column("body", JSONB, nullable=False),
+    _text("principal_id", ForeignKey("principals.id")),
+    _text("role"),
+    _at("recorded_at"),
+    _at("applied_at", nullable=True),
+    _text("outcome", nullable=True),
+    _text("detail", nullable=True),
+)
+
+classifications = Table(
+    "classifications",
+    metadata,
+    _text("refund_id", ForeignKey("refunds.id"), primary_key=True),
+    Column("body", JSONB, nullable=False),
+    _at("recorded_at"),
+)
+
+texts = Table(
+    "texts",
+    metadata,
+    _text("refund_id", ForeignKey("refunds.id"), primary_key=True),
+    _text("kind", primary_key=True),  # message, agent_reasoning, conversation, note:<decision or instruction id>
+    _text("customer_id", ForeignKey("customers.id"), index=True),
+    Column("sealed", LargeBinary, nullable=False),
+    _at("recorded_at"),
+)
+
+# --- money at the processor --------------------------------------------------------------------------------------------------------------
+
+operations = Table(
+    "operations",
+    metadata,
+    _text("id", primary_key=True),
+    _text("refund_id", ForeignKey("refunds.id")),
+    Column("revision", Integer, nullable=False),
+    _text("kind"),
+    _text("terms_hash"),
+    _text("payment_id", ForeignKey("payments.id")),
+    Column("amount", BigInteger, nullable=False),
+    _text("currency"),
+    Column("request", JSONB, nullable=False),
+    _text("idempotency_key", unique=True),
+    _at("created_at"),
+    _at("settled_at", nullable=True),
+    _text("outcome", nullable=True),
+    UniqueConstraint("refund_id", "revision"),
+)
+
+consumed_decisions = Table(
+    "consumed_decisions",
+    metadata,
+    _text("decision_id", ForeignKey("decisions.id"), primary_key=True),
+    _text("operation_id", ForeignKey("operations.id"), index=True),
+    _at("consumed_at"),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    _text("id", primary_key=True),
+    _text("operation_id", ForeignKey("operations.id")),
+    Column("number", Integer, nullable=False),
+    _text("worker"),
+    _at("opened_at"),
+    _at("send_by"),
+    _at("answered_at", nullable=True),
+    _text("outcome", nullable=True),  # answered, refused, not_sent, unknown or lapsed
+    _text("reason", nullable=True),
+    _text("detail", nullable=True),
+    UniqueConstraint("operation_id", "number"),
+    Index("ix_attempts_open", "send_by", postgresql_where=text("outcome IS NULL")),
+)
+
+processor_refunds = Table(
+    "processor_refunds",
+    metadata,
+    _text("id", primary_key=True),
+    _text("processor"),
+    _text("payment_id", ForeignKey("payments.id"), index=True),
+    _text("operation_id", ForeignKey("operations.id"), nullable=True, unique=True),
+    Column("amount", BigInteger, nullable=False),
+    _text("currency"),
+    _text("state"),
+    _text("raw_state"),
+    _text("failure_reason", nullable=True),
+    _at("first_seen_at"),
+    _at("updated_at"),
+)
+
+processor_binding = Table(
+    "processor_binding",
+    metadata,
+    _text("processor", primary_key=True),
+    _text("account"),
+    _text("mode"),
+    _at("bound_at"),
+)
+
+# --- governing ---------------------------------------------------------------------------------------------------------------------------
+
+controls = Table(
+    "controls",
+    metadata,
+    _text("scope", primary_key=True),
+    Column("stopped", Boolean, nullable=False),
+    _text("mode"),
+    _text("reason"),
+    _text("changed_by", nullable=True),
+    _at("changed_at"),
+)
+
+policy_versions = Table(
+    "policy_versions",
+    metadata,
+    Column("version", Integer, Identity(always=True), primary_key=True),
+    _text("hash"),
+    _text("source"),
+    _at("effective_from"),
+    _text("author_id", nullable=True),
+    _text("note"),
+    _at("created_at"),
+)
+
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    _at("at"),
+    _text("type"),
+    _text("refund_id", nullable=True),
+    Column("refund_version", Integer, nullable=True),
+    _text("actor"),
+    _text("on_behalf_of", nullable=True),
+    Column("data", JSONB, nullable=False),
+    UniqueConstraint("refund_id", "refund_version"),
+    CheckConstraint("(refund_id IS NULL) = (refund_version IS NULL)", name="refund_and_version"),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    _text("kind"),  # signal or notice
+    _text("refund_id", nullable=True),
+    Column("body", JSONB, nullable=False),
+    _at("created_at"),
+    _at("due_at"),
+    _at("done_at", nullable=True),
+    Column("tries", Integer, nullable=False, server_default=text("0")),
+    _text("last_error", nullable=True),
+    Index("ix_outbox_due", "due_at", postgresql_where=text("done_at IS NULL")),
+)
