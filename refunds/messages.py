@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 WORKFLOW_TYPE = "RefundWorkflow"
+READING_WORKFLOW = "PaymentReadingWorkflow"
+"""Reads one payment live on the payments queue, for whoever holds no processor key. Input: ``StepInput`` with the payment's surrogate as ``message``."""
 
 QUEUE_REFUNDS = "refunds"
 QUEUE_CLASSIFY = "classify"
