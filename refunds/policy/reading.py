@@ -10,7 +10,6 @@ from refunds.facts import Facts, ReadingFacts
 from refunds.policy.findings import Case, Finding
 from refunds.policy.model import Policy
 
-
 _WANTED = "refund; payouts, credits and goodwill are never paid here"
 
 

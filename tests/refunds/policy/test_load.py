@@ -1,0 +1,237 @@
+"""A policy file is taken as a whole or refused with every problem, each with its exact place and what to do."""
+
+import pytest
+
+from refunds.policy import LARGEST_BYTES, Policy, PolicyError, load_policy, policy_hash, sample_policy, sample_policy_text
+
+SAMPLE = sample_policy_text()
+
+
+def line_of(text: str, part: str) -> int:
+    return text[: text.index(part)].count("\n") + 1
+
+
+def changed(old: str, new: str) -> str:
+    assert SAMPLE.count(old) >= 1
+    return SAMPLE.replace(old, new, 1)
+
+
+def problems(text: str) -> list[tuple[int, str, str]]:
+    with pytest.raises(PolicyError) as raised:
+        load_policy(text)
+    for problem in raised.value.problems:
+        assert problem.problem
+        assert problem.remedy.endswith((".", "?"))
+        assert problem.column >= 1
+        assert str(problem) in str(raised.value)
+    return [(p.line, p.path, f"{p.problem}. {p.remedy}") for p in raised.value.problems]
+
+
+def test_the_sample_is_a_policy_of_what_the_field_describes() -> None:
+    policy = sample_policy()
+    usd = policy.currencies["USD"]
+    assert (usd.consent_only_up_to, usd.manager_above, usd.per_customer_per_day) == (10_000, 50_000, 15_000)
+    assert policy.currencies["JPY"].consent_only_up_to == 15_000
+    assert policy.currencies["KWD"].consent_only_up_to == 30_000
+    assert policy.customer_limits.refunds_per_week == 3
+    assert policy.windows.default_days == 30
+    assert policy.consent.required
+    assert [(r.queue, r.role, r.decide_within) for r in policy.review["team"].rungs] == [
+        ("team", "reviewer", 86_400),
+        ("managers", "manager", 86_400),
+    ]
+    assert policy.review["managers"].rungs[0].role == "manager"
+
+
+def test_every_setting_of_the_sample_is_explained() -> None:
+    lines = SAMPLE.splitlines()
+    for at, line in enumerate(lines):
+        top = line and not line.startswith((" ", "#"))
+        if top:
+            assert lines[at - 1].startswith("#"), line
+
+
+# One wrong line each: what is written instead of what, at which name the problem is found, and words of the problem and its remedy.
+WRONG = [
+    ("terms_valid_for: 24h", "terms_valid_for: 24", "terms_valid_for", "24 is not taken here. Write a whole number and a unit"),
+    ("terms_valid_for: 24h", "terms_valid_for: 500d", "terms_valid_for", "at most 400d"),
+    ("terms_valid_for: 24h", "terms_valid_for: -1h", "terms_valid_for", "such as 90s, 30m, 24h or 3d"),
+    ("  required: true", "  required: yes", "consent.required", "'yes' is of the wrong kind. Write true or false."),
+    ("    ladder: team\n", "    ladder: taem\n", "tiers.reviewed.ladder", "no ladder taem under review. Use one of: team, managers"),
+    ("    title: Small and clear", "    ladder: team\n    title: x", "tiers.automatic.ladder", "not decided by people. Remove the ladder."),
+    ("    ladder: managers\n", "    ladder: team\n", "tiers.high_impact.ladder", "one reviewer alone would decide it"),
+    ("  managers:\n    people: 1", "  managers:\n    people: 3", "review.managers.people", "3 is not taken here. It must be 1 or 2."),
+    ("        remind_after: 4h", "        remind_after: 40h", "review.team.rungs.0.remind_after", "the reminder would come after the end"),
+    ("        role: manager", "        role: boss", "review.team.rungs.1.role", "Write reviewer or manager."),
+    ("default_days: 30", "default_days: 0", "windows.default_days", "It must be greater than 0."),
+    ("default_days: 30", "default_days: 30.5", "windows.default_days", "Write a whole number."),
+    ("    electronics: 14", "    electronics: -3", "windows.categories.electronics", "It must be greater than 0."),
+    ("consent_only_up_to: 100.00", "consent_only_up_to: 10000", "currencies.USD.consent_only_up_to", "with 2 decimals, as USD is written"),
+    ("consent_only_up_to: 100.00", "consent_only_up_to: -5.00", "currencies.USD.consent_only_up_to", "Write it above zero"),
+    (
+        "consent_only_up_to: 15000,",
+        "consent_only_up_to: 150.00,",
+        "currencies.JPY.consent_only_up_to",
+        "with no decimals, as JPY is written",
+    ),
+    ("consent_only_up_to: 30.000,", "consent_only_up_to: 30.005,", "currencies.KWD.consent_only_up_to", "such as 100.000"),
+    (
+        "    manager_above: 500.00",
+        "    manager_above: 20000.00",
+        "currencies.USD.manager_above",
+        "($20,000.00) is above largest ($10,000.00)",
+    ),
+    (
+        "per_customer_per_day: 150.00",
+        "per_customer_per_day: 99.00",
+        "currencies.USD.consent_only_up_to",
+        "above per_customer_per_day ($99.00)",
+    ),
+    ("  GBP: {", "  XXX: {", "currencies.XXX", "this currency cannot be refunded here"),
+    ("  GBP: {", "  gbp: {", "currencies.gbp", "Use an upper-case ISO code"),
+    ("    - wrong_item", "    - wrong_itm", "reasons.accepted.3", "Write one of: product_not_received"),
+    ("zone: UTC", "zone: Mars/Olympus", "customer_limits.zone", "Write a time zone by its name"),
+    ("when_exceeded: review", "when_exceeded: accept", "customer_limits.when_exceeded", "It must be 'review' or 'deny'."),
+    ("refunds_per_week: 3", "refunds_per_week: -3", "customer_limits.refunds_per_week", "greater than or equal to 1"),
+    ("    then: deny", "    then: permit", "rules.0.then", "'require_consent', 'require_review' or 'deny'"),
+    ("    then: deny", "    then: deny\n    ladder: team", "rules.0.ladder", "only require_review has a ladder"),
+    ("  - id: gift_cards", "  - id: final_sale", "rules.1.id", "the id final_sale is there twice"),
+    ("confidence_to_refund: 80", "confidence_to_refund: 101", "reading.confidence_to_refund", "less than or equal to 100"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "path", "words"), WRONG)
+def test_one_wrong_line_is_one_problem_at_its_line(old: str, new: str, path: str, words: str) -> None:
+    text = changed(old, new)
+    [(line, found, said)] = problems(text)
+    assert found == path
+    assert words in said
+    name = path.split(".")[-1]
+    if name in new or name.isdigit():
+        assert line == line_of(SAMPLE, old) + new[: max(new.find(name), 0)].count("\n")
+    else:  # a contradiction is reported at the first of the two settings
+        assert line == line_of(SAMPLE, f"    {name}: ")
+
+
+RULE = 'when: order.categories.exists(c, c == "final_sale")'
+
+
+@pytest.mark.parametrize(
+    ("when", "words"),
+    [
+        ("request.amount >", "not a CEL condition, at its character 17"),
+        ("request.amuont > 1", "there is no fact request.amuont. Use one of: agent_id, amount"),
+        ("order.refund_window > 1", "there is no fact order.refund_window"),
+        ("weather == 'rain'", "there is no fact weather"),
+        ("now() > timestamp(at)", "there is no function now"),
+    ],
+)
+def test_a_condition_that_can_never_be_judged_is_refused_when_loading(when: str, words: str) -> None:
+    text = changed(RULE, f"when: {when}")
+    [(line, path, said)] = problems(text)
+    assert (line, path) == (line_of(text, f"when: {when}"), "rules.0.when")
+    assert words in said
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        "1 / (payment.refunds_made - payment.refunds_made) > 0",
+        "reading.confidence < 50",
+        'request.reason == "other" && "request.nothing" != "x"',
+        "order.categories.all(x, x.startsWith('a'))",
+        "timestamp(at) - timestamp(order.placed_at) > duration('720h')",
+        "type(request.amount) == int && has(request.channel)",
+    ],
+)
+def test_a_condition_that_may_be_judged_is_taken(when: str) -> None:
+    assert load_policy(changed(RULE, f"when: {when}")).rules[0].when == when
+
+
+def test_unknown_names_suggest_the_known_one_and_missing_ones_name_their_part() -> None:
+    text = changed("    manager_above: 500.00", "    manager_over: 500.00")
+    assert problems(text) == [
+        (line_of(text, "  USD:"), "currencies.USD.manager_above", "is missing. Add it; the sample policy shows how."),
+        (line_of(text, "    manager_over"), "currencies.USD.manager_over", "this name is not known. Did you mean manager_above?"),
+    ]
+    [(line, path, said)] = problems(SAMPLE + "\nzzz: 1\n")
+    assert (path, line) == ("zzz", len(SAMPLE.splitlines()) + 2)
+    assert "Known here: channels, consent, currencies," in said
+
+
+def test_a_doubled_name_names_both_lines() -> None:
+    text = changed("terms_valid_for: 24h", "terms_valid_for: 24h\nterms_valid_for: 25h")
+    first = line_of(text, "terms_valid_for: 24h")
+    assert problems(text) == [
+        (first + 1, "terms_valid_for", f"terms_valid_for is there twice; the first is in line {first}. Keep one of them.")
+    ]
+
+
+def test_a_gap_in_the_tiers_and_a_ladder_nothing_leads_to() -> None:
+    text = changed("  high_impact:\n    title: Decided by a manager\n    ladder: managers\n", "")
+    assert [(p, w[:11]) for _, p, w in problems(text)] == [("tiers.high_impact", "is missing.")]
+    text = changed("review:\n", "review:\n  spare:\n    rungs:\n      - {queue: q, role: manager, remind_after: 1h, decide_within: 2h}\n")
+    [(line, path, said)] = problems(text)
+    assert (line, path) == (line_of(text, "  spare:"), "review.spare")
+    assert "nothing leads to this ladder" in said
+
+
+def test_a_ladder_cannot_climb_down() -> None:
+    text = changed("      - queue: team\n        role: reviewer", "      - queue: team\n        role: manager")
+    text = text.replace("      - queue: managers\n        role: manager", "      - queue: managers\n        role: reviewer", 1)
+    [(_, path, said)] = problems(text)
+    assert path == "review.team.rungs.1.role"
+    assert "silence would climb down" in said
+
+
+def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
+    text = changed("terms_valid_for: 24h", "terms_valid_for: soon").replace("default_days: 30", "default_days: 0", 1)
+    text = text.replace("zone: UTC", "zone: Nowhere", 1)
+    assert [path for _, path, _ in problems(text)] == ["terms_valid_for", "windows.default_days", "customer_limits.zone"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("", 1, "the policy is empty"),
+        ("# nothing\n", 1, "the policy is empty"),
+        ("- a\n- b\n", 1, "must hold names and values"),
+        ("just text", 1, "must hold names and values"),
+        ("a: b\n---\nc: d\n", 2, "single document"),
+        ("name: [unclosed\nnext: 1\n", 2, "not readable as YAML"),
+        ("\tname: x\n", 1, "not readable as YAML"),
+        ("a: 1\nname: \x07bell\n", 2, "a character that text files do not have"),
+        ("a: \ud800\n", 1, "a character that text files do not have"),
+        ("a: &x 1\nb: *x\n", 2, "a reference (*name) is not taken here"),
+        ("[" * 5_000, 1, "it nests deeper than 20"),
+        ("x" * (LARGEST_BYTES + 1), 1, "larger than"),
+    ],
+)
+def test_text_that_is_no_policy(text: str, line: int, words: str) -> None:
+    [(found, _, said)] = problems(text)
+    assert found == line
+    assert words in said
+
+
+def test_tags_of_ones_own_are_refused_and_never_run() -> None:
+    text = changed("name: Sample policy", "name: !!python/object/apply:os.system [ls]")
+    assert [path for _, path, _ in problems(text)] == ["name"]
+    text = changed("name: Sample policy", "name: !!python/name:os.system x")
+    [(_, path, said)] = problems(text)
+    assert (path, "is not taken here" in said) == ("name", True)
+
+
+def test_the_hash_is_of_the_content() -> None:
+    same = changed("terms_valid_for: 24h", "terms_valid_for: 1440m  # a day").replace("# The sample policy", "# Our policy", 1)
+    assert policy_hash(load_policy(same)) == policy_hash(SAMPLE) == policy_hash(sample_policy())
+    other = changed("default_days: 30", "default_days: 31")
+    assert policy_hash(other) != policy_hash(SAMPLE)
+    assert len(policy_hash(other)) == 64
+
+
+def test_the_same_text_is_the_same_policy_and_cannot_be_changed() -> None:
+    policy = load_policy(SAMPLE)
+    assert load_policy(SAMPLE) is policy
+    assert isinstance(policy, Policy)
+    with pytest.raises(ValueError, match="frozen"):
+        policy.name = "other"
