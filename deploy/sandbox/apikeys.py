@@ -19,7 +19,8 @@ def _unauthorised(message: str, code: str | None = None) -> StripeError:
 
 def _masked(key: str) -> str:
     start = key[:8] if key[:8] in ("sk_test_", "rk_test_", "sk_live_", "rk_live_") else key[:2]
-    return start + "*" * max(len(key) - len(start) - 4, 0) + key[-4:]
+    rest = key[len(start) :]
+    return start + "*" * max(len(rest) - 4, 0) + rest[-4:]
 
 
 def presented(authorization: str) -> str | None:

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import signal
 import socket
 import sys
+from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -59,4 +61,11 @@ def serve(options: Options, host: str, port: int) -> None:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
+    for stop in (signal.SIGTERM, signal.SIGINT):
+        # uvicorn raises the signal once more when it has stopped; by then there is nothing left to end.
+        signal.signal(stop, _stopped)
     AnnouncingServer(config).run(sockets=[listener])
+
+
+def _stopped(number: int, frame: FrameType | None) -> None:
+    return None

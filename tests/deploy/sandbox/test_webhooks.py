@@ -1,0 +1,136 @@
+"""Webhooks arrive signed, in order, at least once, and as disturbed as was ordered."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import stripe
+
+SECRET = "whsec_sandbox"
+
+
+class Receiver:
+    """An endpoint that verifies with the official SDK and answers what it is told to."""
+
+    def __init__(self) -> None:
+        self.events: list[stripe.Event] = []
+        self.answers: list[int] = []
+        self.url = ""
+
+    @property
+    def kinds(self) -> list[str]:
+        return [event.type for event in self.events]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            assert line.startswith(b"POST /hook ")
+            headers: dict[str, str] = {}
+            while (line := await reader.readline()) != b"\r\n":
+                name, _, value = line.decode().partition(":")
+                headers[name.lower()] = value.strip()
+            payload = await reader.readexactly(int(headers["content-length"]))
+            self.events.append(stripe.Webhook.construct_event(payload, headers["stripe-signature"], SECRET))
+            status = self.answers.pop(0) if self.answers else 200
+            writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n".encode())
+        writer.close()
+
+
+@pytest.fixture
+async def receiver(sandbox: Any) -> AsyncIterator[Receiver]:
+    made = Receiver()
+    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
+    made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+    await asyncio.to_thread(sandbox.control, "PUT", "/webhook", {"url": made.url, "secret": SECRET})
+    yield made
+    await asyncio.to_thread(sandbox.control, "PUT", "/webhook", {"url": None})
+    server.close()
+
+
+@pytest.fixture
+def control(sandbox: Any) -> Any:
+    """The control API without blocking the loop that the receiver runs on."""
+
+    async def call(method: str, path: str, body: Any = None) -> Any:
+        return await asyncio.to_thread(sandbox.control, method, path, body)
+
+    return call
+
+
+async def paid(control: Any, **wanted: Any) -> None:
+    await control("POST", "/payments", {"id": "pi_w", "amount": 5000, "currency": "usd", **wanted})
+
+
+async def test_a_refund_is_told_and_the_signature_verifies(client: stripe.StripeClient, receiver: Receiver, control: Any, until: Any):
+    await paid(control)
+    made = await client.v1.refunds.create_async({"payment_intent": "pi_w", "amount": 700}, {"idempotency_key": "k"})
+    await until(lambda: len(receiver.events) == 2)
+    assert receiver.kinds == ["refund.created", "charge.refunded"]
+    first, second = receiver.events
+    assert (first.data.object["id"], second.data.object["amount_refunded"]) == (made.id, 700)
+    assert second.to_dict()["data"]["previous_attributes"] == {"amount_refunded": 0}
+    assert first.request is not None
+    assert (first.request.idempotency_key, first.livemode, first.api_version) == ("k", False, "2026-08-26.dahlia")
+    assert (await client.v1.events.retrieve_async(first.id)).type == "refund.created"
+
+
+async def test_late_failures_and_disputes_are_told(client: stripe.StripeClient, receiver: Receiver, control: Any, until: Any):
+    await paid(control)
+    made = await client.v1.refunds.create_async({"payment_intent": "pi_w"})
+    await control("POST", f"/refunds/{made.id}", {"status": "failed", "failure_reason": "lost_or_stolen_card"})
+    dispute = await control("POST", "/disputes", {"payment_intent": "pi_w", "status": "needs_response"})
+    await control("POST", f"/disputes/{dispute['id']}", {"status": "under_review"})
+    await control("POST", f"/disputes/{dispute['id']}", {"status": "lost"})
+    await until(lambda: len(receiver.events) == 7)
+    told = ["refund.created", "charge.refunded", "refund.updated", "refund.failed"]
+    assert receiver.kinds == [*told, "charge.dispute.created", "charge.dispute.updated", "charge.dispute.closed"]
+
+
+async def test_an_unanswered_event_is_sent_again(client: stripe.StripeClient, receiver: Receiver, control: Any, sandbox: Any, until: Any):
+    await paid(control)
+    receiver.answers = [500]
+    await client.v1.refunds.create_async({"payment_intent": "pi_w"})
+    await until(lambda: len(receiver.events) == 2)
+    await control("POST", "/clock", {"advance_seconds": 2})
+    await until(lambda: len(receiver.events) == 3)
+    assert receiver.kinds == ["refund.created", "charge.refunded", "refund.created"]
+    assert receiver.events[0].id == receiver.events[2].id
+    await until(lambda: sandbox.control("GET", "/webhooks") == {"done": 2})
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ({"kind": "duplicate"}, ["refund.created", "refund.created", "charge.refunded"]),
+        ({"kind": "drop"}, ["charge.refunded"]),
+        ({"kind": "delay", "ms": 3_600_000}, ["charge.refunded", "refund.created"]),
+    ],
+)
+async def test_deliveries_can_be_disturbed(
+    fault: dict[str, Any], expected: list[str], client: stripe.StripeClient, receiver: Receiver, control: Any, until: Any
+):
+    await paid(control)
+    await control("POST", "/faults", {"on": "webhook", "match": {"type": "refund.created"}, "fault": fault})
+    await client.v1.refunds.create_async({"payment_intent": "pi_w"})
+    await until(lambda: "charge.refunded" in receiver.kinds)
+    await control("POST", "/clock", {"advance_seconds": 3601})
+    await until(lambda: len(receiver.events) == len(expected))
+    assert receiver.kinds == expected
+
+
+async def test_held_deliveries_are_released_in_reverse(client: stripe.StripeClient, receiver: Receiver, control: Any, until: Any):
+    await paid(control)
+    await control("POST", "/faults", {"on": "webhook", "times": None, "fault": {"kind": "hold"}})
+    await client.v1.refunds.create_async({"payment_intent": "pi_w"})
+    assert (await control("GET", "/webhooks"), receiver.events) == ({"held": 2}, [])
+    assert await control("POST", "/webhooks/release", {"reverse": True}) == {"released": 2}
+    await until(lambda: len(receiver.events) == 2)
+    assert receiver.kinds == ["charge.refunded", "refund.created"]
+
+
+async def test_no_target_means_events_without_deliveries(http: httpx.AsyncClient, sandbox: Any, pay: Any):
+    pay(id="pi_w")
+    await http.post("/v1/refunds", data={"payment_intent": "pi_w"})
+    events = (await http.get("/v1/events", params={"types[]": "refund.created"})).json()["data"]
+    assert ([event["pending_webhooks"] for event in events], sandbox.control("GET", "/webhooks")) == ([0], {})
