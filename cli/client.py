@@ -1,0 +1,92 @@
+"""The API over HTTP, as the commands use it: JSON in, JSON out, and every failure a :class:`cli.problems.Problem`."""
+
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from cli.connection import START, Connection, connection
+from cli.problems import Refused, Unreachable
+
+# The API waits for a quote or a decision for a few seconds at most; after this something is wrong.
+TIMEOUT_SECONDS = 30
+PAGE = 100
+
+
+class Api:
+    """A thin client. Safe to call again: what changes something is either idempotent at the API or named by ``terms_hash``."""
+
+    def __init__(self, to: Connection | None = None, transport: httpx.BaseTransport | None = None) -> None:
+        self._to = to or connection()
+        self._http = httpx.Client(
+            base_url=self._to.url,
+            headers={"Authorization": f"Bearer {self._to.key}", "User-Agent": "refunds-cli"},
+            timeout=TIMEOUT_SECONDS,
+            transport=transport,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._http.close()
+
+    def get(self, path: str, **params: Any) -> Any:
+        """GET; parameters that are ``None`` are left out."""
+        return self._call("GET", path, params={name: value for name, value in params.items() if value is not None})
+
+    def post(self, path: str, body: Any, **headers: str) -> Any:
+        """POST a JSON body."""
+        return self._call("POST", path, json=body, headers=headers)
+
+    def put(self, path: str, body: Any) -> Any:
+        """PUT a JSON body."""
+        return self._call("PUT", path, json=body)
+
+    def delete(self, path: str) -> Any:
+        """DELETE."""
+        return self._call("DELETE", path)
+
+    def refund(self, refund_id: str) -> dict[str, Any]:
+        """One refund with everything about it."""
+        return self.get(f"/v1/refunds/{_segment(refund_id)}")
+
+    def act(self, refund_id: str, what: str, body: dict[str, Any]) -> Any:
+        """POST to one of a refund's own addresses (``decisions``, ``revisions``, ...); absent values are left out."""
+        return self.post(f"/v1/refunds/{_segment(refund_id)}/{what}", {k: v for k, v in body.items() if v is not None})
+
+    def _call(self, method: str, path: str, **given: Any) -> Any:
+        try:
+            answer = self._http.request(method, path, **given)
+        except httpx.InvalidURL as error:
+            raise Unreachable(f"REFUNDS_API_URL is not an address: {error}.") from error
+        except httpx.ConnectError as error:
+            raise Unreachable(f"Nothing answers at {self._to.url}; {START}, or correct REFUNDS_API_URL.") from error
+        except httpx.TimeoutException as error:
+            raise Unreachable(
+                f"{self._to.url} did not answer within {TIMEOUT_SECONDS} s; read how it stands before you repeat it."
+            ) from error
+        except httpx.TransportError as error:
+            raise Unreachable(f"The connection to {self._to.url} broke ({error}); read how it stands before you repeat it.") from error
+        if answer.is_success:
+            return _json(answer) if answer.content else None
+        raise _refusal(answer)
+
+
+def _segment(identifier: str) -> str:
+    """An id as one segment of a path: an id with a slash in it must not reach another address."""
+    return httpx.URL("http://x/").copy_with(path="/" + identifier.replace("/", "_")).raw_path.decode().lstrip("/")
+
+
+def _json(answer: httpx.Response) -> Any:
+    try:
+        return answer.json()
+    except ValueError as error:
+        raise Unreachable(f"{answer.url} does not answer with JSON; is REFUNDS_API_URL the address of the refunds API?") from error
+
+
+def _refusal(answer: httpx.Response) -> Refused | Unreachable:
+    if "json" not in answer.headers.get("content-type", ""):
+        return Unreachable(f"{answer.url} answered {answer.status_code} without JSON; is REFUNDS_API_URL the address of the refunds API?")
+    body = _json(answer)
+    return Refused(answer.status_code, body if isinstance(body, dict) else {"detail": str(body)})

@@ -1,0 +1,60 @@
+"""Where the API is and with which key it is called: from the environment, or from the local stack's own files.
+
+There is deliberately no option for the key: an argument would show in the process list and stay in the shell's history.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.problems import Misused, Unreachable
+
+START = "start the local stack with: refunds up"
+
+
+def home() -> Path:
+    """Where the local stack keeps its files: REFUNDS_HOME, or ``.local`` here (as in ``deploy.local.stack``, which is slow to import)."""
+    return Path(os.environ.get("REFUNDS_HOME") or ".local").absolute()
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The API's address without a slash at its end, and the key."""
+
+    url: str
+    key: str
+
+
+def connection() -> Connection:
+    """Find both. Raises :class:`Unreachable` without an address and :class:`Misused` without a key, each saying what to set."""
+    return Connection(_address(), _key())
+
+
+def _address() -> str:
+    if given := os.environ.get("REFUNDS_API_URL", "").strip():
+        if not given.startswith(("http://", "https://")):
+            raise Misused("REFUNDS_API_URL must start with http:// or https://.")
+        return given.rstrip("/")
+    if address := addresses(home()).get("api"):
+        return address.rstrip("/")
+    raise Unreachable(f"No local stack runs in {home()}; {START}. Or set REFUNDS_API_URL to the address of another API.")
+
+
+def addresses(where: Path) -> dict[str, str]:
+    """The addresses of the stack that runs there, by part; empty when none does."""
+    try:
+        state = json.loads((where / "stack.json").read_text())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return {}
+    found = state.get("addresses") if isinstance(state, dict) else None
+    return {str(name): str(address) for name, address in found.items()} if isinstance(found, dict) else {}
+
+
+def _key() -> str:
+    if given := os.environ.get("REFUNDS_API_KEY", "").strip():
+        return given
+    try:
+        return (home() / "admin-key").read_text().strip()
+    except FileNotFoundError:
+        raise Misused(f"No key: set REFUNDS_API_KEY, or {START} (it keeps the first administrator's key in {home()}/admin-key).") from None

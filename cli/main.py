@@ -1,0 +1,53 @@
+"""The ``refunds`` command: a thin client of the API, and the launcher of the local stack."""
+
+import sys
+
+import typer
+
+from cli.commands import reading, stack
+from cli.output import Output
+from cli.problems import Problem, misuse
+from refunds.errors import RefundError
+
+_HELP = """Durable, human-approved, exactly-once refunds.
+
+The API is found through REFUNDS_API_URL, or the local stack's files (.local, or REFUNDS_HOME); the key is REFUNDS_API_KEY, or the first administrator's.
+"""
+_EXIT_CODES = """Exit codes: 0 done; 1 the API refused, or the demo went otherwise than expected; 2 the command cannot be carried out as written;
+3 nothing answered; 4 not confirmed, nothing was sent."""
+
+app = typer.Typer(
+    name="refunds",
+    help=_HELP,
+    epilog=_EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(stack.up)
+app.command()(stack.config)
+app.command()(stack.migrate)
+app.command("list")(reading.list_refunds)
+app.command()(reading.show)
+
+
+def main() -> None:
+    """Run the command that the arguments name, and exit with its code (``cli.problems.Exit``)."""
+    try:
+        app()
+    except Problem as problem:
+        Output().say(problem.line)
+        sys.exit(problem.exit_code)
+    except RefundError as error:
+        problem = misuse(error)
+        Output().say(problem.line)
+        sys.exit(problem.exit_code)
+    except BrokenPipeError:
+        # Whoever reads the output has seen enough (``refunds list | head``); nothing more can be written, not even at exit.
+        sys.stdout = None
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
