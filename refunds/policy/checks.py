@@ -26,7 +26,7 @@ def _shown(amount: int, facts: Facts) -> str:
 def whole_release(facts: Facts) -> bool:
     """Whether this returns no money but releases a whole authorisation, from which nothing was captured."""
     payment = facts.payment
-    return payment.status is PaymentStatus.AUTHORISED and facts.request.amount == payment.capturable == payment.remaining
+    return payment.status is PaymentStatus.AUTHORISED and facts.request.amount == payment.capturable
 
 
 def consent_given(facts: Facts) -> bool:

@@ -63,21 +63,20 @@ def _tier(review: Review) -> int:
 
 
 def _review(policy: Policy, findings: list[Finding]) -> Review | None:
-    """Unite the reviews: the highest role, the most people, and of the ladders the strictest, with no rung below that role.
+    """Unite the reviews: the highest role, the most people, and of the ladders the strictest.
 
-    The strictest ladder begins with the highest role, then asks the most people, then leaves the least time; the name settles what is left.
+    The strictest ladder begins with the highest role, then asks the most people, then leaves the least time; the name settles what is left. Its first rung
+    has the highest role of all, and ladders never climb down, so no rung of it asks for less.
     """
     if not findings:
         return None
     names = sorted({f.ladder or policy.tiers.reviewed.ladder or "" for f in findings})
     ladders = [policy.review[name] for name in names]
-    role = max((ladder.rungs[0].role for ladder in ladders), key=lambda r: r.rank)
-    people = max(ladder.people for ladder in ladders)
     strictest = max(ladders, key=_strictness)
     return Review(
-        role=str(role),
-        people=people,
-        ladder=tuple(Rung(r.queue, str(max(r.role, role, key=lambda x: x.rank)), r.remind_after, r.decide_within) for r in strictest.rungs),
+        role=str(strictest.rungs[0].role),
+        people=max(ladder.people for ladder in ladders),
+        ladder=tuple(Rung(r.queue, str(r.role), r.remind_after, r.decide_within) for r in strictest.rungs),
     )
 
 

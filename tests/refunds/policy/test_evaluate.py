@@ -241,6 +241,12 @@ def test_ninety_nine_dollars_three_times_the_second_the_same_day_is_stopped(fact
     assert "$198.00 with this one, $99.00 before" in [c.observed for c in second.checks]
 
 
+@pytest.mark.parametrize(("amount", "reviewed"), [(10_000, False), (10_001, True)])
+def test_the_limit_of_a_day_is_included_in_what_it_allows(facts: Build, amount: int, reviewed: bool) -> None:
+    decision = judge(facts(request={"amount": amount}, customer={"amount_today": 5_000}))
+    assert (result(decision, "customer_day") == "require_review") is reviewed
+
+
 @pytest.mark.parametrize(("before", "reviewed"), [(2, False), (3, True)])
 def test_three_refunds_a_week(facts: Build, before: int, reviewed: bool) -> None:
     assert (result(judge(facts(customer={"refunds_week": before})), "customer_week") == "require_review") is reviewed
@@ -404,6 +410,22 @@ def test_a_rule_is_not_satisfied_by_a_reason_that_a_model_read(facts: Build) -> 
     said = {"reason": Reason.PRODUCT_ISSUE}
     assert result(judge(facts(request=said), rule), "rule:mine") == "pass"
     assert result(judge(facts(request=said | {"extracted": True}), rule), "rule:mine") == "deny"
+
+
+def test_a_rule_that_refuses_refuses_also_when_it_fails_without_the_reason(facts: Build) -> None:
+    rule = with_rule("size(request.reason) > 3", "deny")
+    said = {"reason": Reason.PRODUCT_ISSUE, "extracted": True}
+    assert_denied(judge(facts(request=said), rule), Code.POLICY_DENIED, "rule:mine")
+    milder = with_rule("size(request.reason) > 3", "require_consent")
+    assert result(judge(facts(request=said), milder), "rule:mine") == "require_review"
+
+
+def test_of_two_ladders_that_ask_the_same_the_one_that_leaves_less_time_counts(facts: Build) -> None:
+    quick = "review:\n  quick:\n    rungs:\n      - {queue: quick, role: reviewer, remind_after: 1m, decide_within: 5m}\n"
+    changes = [("review:\n", quick), ("ladder: team\n\n# The reader", "ladder: quick\n\n# The reader")]
+    decision = judge(facts(payment={"risk_level": "highest"}, request={"customer_authenticated": False}), *changes)
+    assert decision.review is not None
+    assert [r.queue for r in decision.review.ladder] == ["quick"]
 
 
 @pytest.mark.parametrize(
