@@ -76,6 +76,13 @@ def command(directory: Path, port: int, ui_port: int) -> Command:
     return Command((*argv, *server_arguments()), env=env, cwd=directory)
 
 
+def empty_client_configuration(directory: Path) -> Path:
+    """A client configuration file that says nothing, for clients that must not read the person's own."""
+    file = directory / "client.toml"
+    file.touch()
+    return file
+
+
 def is_ready(port: int, namespace: str = NAMESPACE) -> bool:
     """Whether a client gets an answer; sets the retention of finished runs on the way (the server forgets after a day).
 

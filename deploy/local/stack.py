@@ -1,0 +1,397 @@
+"""The supervisor behind `refunds up`: starts the parts in order, keeps them running, stops them in reverse order."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+import psutil
+
+from deploy.local import processes
+from deploy.local.leftovers import AlreadyRunningError, HomeLock, clear, pid_file
+from deploy.local.parts import PARTS, Context, Part
+from deploy.local.ports import HOST, choose
+from deploy.local.processes import HOME_MARK, PART_MARK, Command, Identity
+from deploy.local.progress import ConsoleReporter, Reporter, Silent
+
+START_SECONDS = 60
+TASK_SECONDS = 300
+POLL_SECONDS = 0.05
+FIRST_BACK_OFF_SECONDS = 0.2
+LONGEST_BACK_OFF_SECONDS = 10
+# Restarts in a row before the part is given up; a part that ran this long counts as well again.
+RESTARTS = 8
+WELL_AFTER_SECONDS = 60
+LOG_TAIL_BYTES = 3_000
+
+
+class PartFailedError(RuntimeError):
+    """A part did not start or ended for good; the message holds the end of its log."""
+
+    def __init__(self, name: str, problem: str, log: Path) -> None:
+        tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip() if log.exists() else ""
+        super().__init__(f"{name}: {problem}. The end of {log}:\n{tail}")
+        self.name = name
+
+
+class State(StrEnum):
+    """Of one part."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DOWN = "down"
+    GIVEN_UP = "given up"
+
+
+@dataclass
+class _Running:
+    part: Part
+    process: subprocess.Popen[bytes]
+    identity: Identity
+    state: State
+    since: float
+    failures: int = 0
+    next_try: float = 0
+
+
+def default_home() -> Path:
+    """REFUNDS_HOME, or `.local` in the current directory."""
+    return Path(os.environ.get("REFUNDS_HOME") or ".local").absolute()
+
+
+class LocalStack:
+    """The parts of the product on this machine, with all their data under `home`.
+
+    `parts` are names from `deploy.local.parts.PARTS` (all by default), `ports` wanted port numbers by name, `overrides`
+    settings that win over `environment` (the caller's own by default). A part whose setting is present there
+    (DATABASE_URL, TEMPORAL_ADDRESS, STRIPE_API_KEY) is used and not started.
+
+    Use as a context manager, or call `start` and `stop`. Calls block and may come from any one thread.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        ports: Mapping[str, int] | None = None,
+        parts: Sequence[str] | None = None,
+        overrides: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        reporter: Reporter | None = None,
+        table: Sequence[Part] = PARTS,
+    ) -> None:
+        names = [part.name for part in table]
+        unknown = sorted(set(parts or ()) - set(names))
+        if unknown:
+            raise ValueError(f"No such part: {', '.join(unknown)}. There are: {', '.join(names)}.")
+        self.home = home.absolute()
+        settings = {**(os.environ if environment is None else environment), **(overrides or {})}
+        self.context = Context(self.home, settings)
+        self._table = table
+        chosen = [part for part in table if parts is None or part.name in parts]
+        self._started_here = [part for part in chosen if not (part.instead and settings.get(part.instead))]
+        self._used = [part for part in chosen if part not in self._started_here]
+        self._wanted_ports = ports
+        self._reporter: Reporter = reporter or Silent()
+        self._lock = HomeLock(self.home)
+        self._running: dict[str, _Running] = {}
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where the parts listen: `postgres` and `temporal` as host:port, the others as http addresses."""
+        plain = ("postgres", "temporal")
+        return {name: f"{HOST}:{port}" if name in plain else f"http://{HOST}:{port}" for name, port in self.context.ports.items()}
+
+    @property
+    def admin_key(self) -> str:
+        """The first administrator's key. Raises FileNotFoundError before that part was started once."""
+        return (self.home / "admin-key").read_text().strip()
+
+    def __enter__(self) -> "LocalStack":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Bring everything up; returns when all parts are ready. What was started is stopped again when one fails.
+
+        What an earlier supervisor of this home left behind is ended first. Raises AlreadyRunningError, PartFailedError,
+        and the errors of the ports, PostgreSQL and Temporal modules.
+        """
+        self._make_home()
+        self._lock.acquire()
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.stop)
+            if ended := clear(self.home, self._table):
+                self._reporter.note(f"Ended what an earlier start had left running: {', '.join(ended)}.")
+            self._stopping.clear()
+            names = [name for part in self._started_here for name in part.ports]
+            self.context.ports, notes = choose(names, self.home / "ports.json", self._wanted_ports)
+            for note in notes:
+                self._reporter.note(note)
+            for part in self._used:
+                self._reporter.note(f"{part.name}: using the one named by {part.instead}, starting none.")
+            for part in self._started_here:
+                self._bring_up(part)
+            self._save_state()
+            self._watcher = threading.Thread(target=self._watch, name="local-stack", daemon=True)
+            self._watcher.start()
+            undo.pop_all()
+
+    def stop(self) -> None:
+        """Stop everything, last part first, each with its time to finish. Safe to call again, and after a failed start."""
+        self._stopping.set()
+        if self._watcher is not None:
+            self._watcher.join()
+            self._watcher = None
+        self._reporter.end()
+        for running in reversed(self._running.values()):
+            part = running.part
+            if running.process.poll() is None and not processes.stop(running.identity, part.stop_signal, part.grace_seconds):
+                self._reporter.note(f"{part.name} did not stop within {part.grace_seconds:.0f} s and was killed.")
+            running.process.wait()
+        self._running.clear()
+        if self.home.exists():
+            clear(self.home, self._table)
+        self._lock.release()
+
+    def kill(self, part: str, sig: signal.Signals = signal.SIGKILL) -> None:
+        """Send a part a signal, as an accident would. After one that ends processes, returns when the process is gone.
+
+        The part is then started again by itself; `wait_ready` waits for that.
+        """
+        running = self._running[part]
+        process = running.process
+        process.send_signal(sig)
+        if sig in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+            process.wait(timeout=running.part.grace_seconds + START_SECONDS)
+            with self._changed:
+                # From here on it counts as down, also when the watching thread has not looked yet.
+                if running.process is process and running.state is State.READY:
+                    self._mark_down(running)
+
+    def wait_ready(self, part: str, timeout_seconds: float = START_SECONDS) -> None:
+        """Return when the part is ready. Raises PartFailedError when it was given up, TimeoutError when it takes longer."""
+        running = self._running[part]
+        with self._changed:
+            if not self._changed.wait_for(lambda: running.state in (State.READY, State.GIVEN_UP), timeout_seconds):
+                raise TimeoutError(f"{part} is not ready after {timeout_seconds:.0f} s")
+        if running.state is State.GIVEN_UP:
+            raise PartFailedError(part, "ended again and again", self._log(part))
+
+    def pid(self, part: str) -> int:
+        """The process id of a part at this moment."""
+        return self._running[part].process.pid
+
+    def wait(self) -> None:
+        """Block until a part is given up. Raises PartFailedError then; KeyboardInterrupt passes through."""
+        while True:
+            with self._changed:
+                self._changed.wait(timeout=1)
+                given_up = [name for name, running in self._running.items() if running.state is State.GIVEN_UP]
+            if given_up:
+                raise PartFailedError(given_up[0], f"ended {RESTARTS} times in a row", self._log(given_up[0]))
+
+    def _bring_up(self, part: Part) -> None:
+        if part.once is not None and part.once and (self.home / part.once).exists():
+            return
+        self._reporter.begin(part.name)
+        for note in part.prepare(self.context):
+            self._reporter.note(note)
+        if part.once is not None:
+            self._run_task(part)
+            self._reporter.done(part.name, "done")
+            return
+        process, identity = self._spawn(part)
+        running = _Running(part, process, identity, State.STARTING, time.monotonic())
+        self._running[part.name] = running
+        self._until_ready(running)
+        part.complete(self.context)
+        self._reporter.done(part.name, self.addresses.get(part.name, f"pid {process.pid}"))
+
+    def _run_task(self, part: Part) -> None:
+        """Run it to its end. What it prints is for the file it is meant for, or else for its log."""
+        log = self._log(part.name)
+        log.parent.mkdir(mode=0o700, exist_ok=True)
+        command = self._marked(part)
+        with log.open("ab") as errors:
+            output = subprocess.run(
+                command.argv,
+                env=dict(command.env),
+                cwd=command.cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if part.once else errors,
+                stderr=errors,
+                start_new_session=True,
+                timeout=TASK_SECONDS,
+                check=False,
+            )
+        if output.returncode != 0:
+            raise PartFailedError(part.name, f"ended with exit code {output.returncode}", log)
+        if part.once:
+            text = output.stdout.decode().strip()
+            processes.write_text(self.home / part.once, text + "\n")
+            self._reporter.note(f"{part.name}: {text} (kept in {self.home / part.once})")
+
+    def _spawn(self, part: Part) -> tuple[subprocess.Popen[bytes], Identity]:
+        process = processes.spawn(self._marked(part), self._log(part.name))
+        try:
+            identity = Identity.of(psutil.Process(process.pid))
+        except psutil.NoSuchProcess:
+            process.wait()
+            raise PartFailedError(part.name, f"ended at once with exit code {process.returncode}", self._log(part.name)) from None
+        processes.save_identity(pid_file(self.home, part.name), identity)
+        return process, identity
+
+    def _marked(self, part: Part) -> Command:
+        command = part.command(self.context)
+        return replace(command, env={**command.env, HOME_MARK: str(self.home), PART_MARK: part.name})
+
+    def _until_ready(self, running: _Running) -> None:
+        part, process = running.part, running.process
+        deadline = time.monotonic() + START_SECONDS
+        while not part.is_ready(self.context, process.pid):
+            if (code := process.poll()) is not None:
+                raise PartFailedError(part.name, f"ended with exit code {code} while starting", self._log(part.name))
+            if self._stopping.wait(POLL_SECONDS):
+                return
+            if time.monotonic() > deadline:
+                raise PartFailedError(part.name, f"was not ready after {START_SECONDS} s", self._log(part.name))
+        with self._changed:
+            running.state, running.since = State.READY, time.monotonic()
+            self._changed.notify_all()
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(POLL_SECONDS):
+            for running in self._running.values():
+                self._look_after(running)
+
+    def _look_after(self, running: _Running) -> None:
+        now = time.monotonic()
+        if running.state is State.READY and running.process.poll() is None:
+            if running.failures and now - running.since > WELL_AFTER_SECONDS:
+                running.failures = 0
+            return
+        with self._changed:
+            if running.state is State.READY:
+                self._mark_down(running)
+        if running.state is State.DOWN and now >= running.next_try and not self._stopping.is_set():
+            self._start_again(running)
+
+    def _start_again(self, running: _Running) -> None:
+        part = running.part
+        try:
+            with self._changed:
+                running.process, running.identity = self._spawn(part)
+                running.state = State.STARTING
+            self._until_ready(running)
+        except (PartFailedError, OSError) as problem:
+            self._reporter.note(str(problem))
+            processes.stop(running.identity, signal.SIGKILL, 0)
+            running.process.wait()
+            with self._changed:
+                self._mark_down(running)
+        else:
+            if running.state is State.READY:
+                self._save_state()
+                self._reporter.note(f"{part.name} is running again (pid {running.process.pid}).")
+
+    def _mark_down(self, running: _Running) -> None:
+        """Note an end nobody asked for and when to try again. The caller holds the condition."""
+        running.failures += 1
+        name, code = running.part.name, running.process.wait()
+        if running.failures > RESTARTS:
+            running.state = State.GIVEN_UP
+            self._reporter.note(f"{name} ended {running.failures} times in a row and is given up; see {self._log(name)}.")
+        else:
+            delay = min(FIRST_BACK_OFF_SECONDS * 2 ** (running.failures - 1), LONGEST_BACK_OFF_SECONDS)
+            running.state, running.next_try = State.DOWN, time.monotonic() + delay
+            self._reporter.note(f"{name} ended unexpectedly ({_ending(code)}); starting it again in {delay:.1f} s.")
+        self._changed.notify_all()
+
+    def _make_home(self) -> None:
+        if not self.home.exists():
+            self.home.mkdir(parents=True)
+            # Only root must let another account (the database's) through; nobody may list it in any case.
+            self.home.chmod(0o711 if os.geteuid() == 0 else 0o700)
+        for name in ("run", "logs"):
+            (self.home / name).mkdir(mode=0o700, exist_ok=True)
+
+    def _log(self, name: str) -> Path:
+        return self.home / "logs" / f"{name}.log"
+
+    def _save_state(self) -> None:
+        parts = {name: {"pid": running.process.pid, "state": running.state} for name, running in self._running.items()}
+        content = {"pid": os.getpid(), "home": str(self.home), "addresses": self.addresses, "parts": parts}
+        processes.write_text(self.home / "stack.json", json.dumps(content, indent=1))
+
+
+def run(
+    home: Path | None = None,
+    *,
+    parts: Sequence[str] | None = None,
+    ports: Mapping[str, int] | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> int:
+    """Run the stack in the foreground until Ctrl-C or SIGTERM; the exit code for the shell.
+
+    When a stack already runs in this home, its addresses are shown and nothing is started.
+    """
+    reporter = ConsoleReporter()
+    stack = LocalStack(home or default_home(), parts=parts, ports=ports, overrides=overrides, reporter=reporter)
+    with _interruptible():
+        try:
+            with stack:
+                for name, address in stack.addresses.items():
+                    reporter.note(f"  {name:<10} {address}")
+                reporter.note("Ctrl-C stops everything in order.")
+                stack.wait()
+        except KeyboardInterrupt:
+            reporter.note("Stopped.")
+        except AlreadyRunningError as running:
+            reporter.note(str(running))
+            for name, address in running.state.get("addresses", {}).items():
+                reporter.note(f"  {name:<10} {address}")
+        except PartFailedError as failure:
+            reporter.end()
+            reporter.note(str(failure))
+            return 1
+    return 0
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM unwind, so that everything is stopped in order; more of them do not disturb the stopping.
+
+    Both are set, because a shell starts background jobs with SIGINT ignored.
+    """
+
+    def interrupt(number: int, frame: object) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGTERM)}
+    for each in before:
+        signal.signal(each, interrupt)
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _ending(code: int) -> str:
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
