@@ -2,6 +2,7 @@
 
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 
@@ -49,11 +50,11 @@ class Api:
 
     def refund(self, refund_id: str) -> dict[str, Any]:
         """One refund with everything about it."""
-        return self.get(f"/v1/refunds/{_segment(refund_id)}")
+        return self.get(f"/v1/refunds/{segment(refund_id)}")
 
     def act(self, refund_id: str, what: str, body: dict[str, Any]) -> Any:
         """POST to one of a refund's own addresses (``decisions``, ``revisions``, ...); absent values are left out."""
-        return self.post(f"/v1/refunds/{_segment(refund_id)}/{what}", {k: v for k, v in body.items() if v is not None})
+        return self.post(f"/v1/refunds/{segment(refund_id)}/{what}", {k: v for k, v in body.items() if v is not None})
 
     def _call(self, method: str, path: str, **given: Any) -> Any:
         try:
@@ -73,9 +74,9 @@ class Api:
         raise _refusal(answer)
 
 
-def _segment(identifier: str) -> str:
-    """An id as one segment of a path: an id with a slash in it must not reach another address."""
-    return httpx.URL("http://x/").copy_with(path="/" + identifier.replace("/", "_")).raw_path.decode().lstrip("/")
+def segment(identifier: str) -> str:
+    """An id as one segment of a path: one with a slash or a question mark in it must not reach another address."""
+    return quote(identifier, safe="")
 
 
 def _json(answer: httpx.Response) -> Any:

@@ -65,7 +65,7 @@ def _line(http_status: int, body: dict[str, Any]) -> str:
     """``CODE (field): what is wrong. What to do.`` The remedy comes from the answer, or from the catalogue that the API prints as well."""
     code, field = str(body.get("code") or f"HTTP {http_status}"), body.get("field")
     detail = str(body.get("detail") or body.get("title") or "The API gave no reason.").strip()
-    remedy = body.get("remedy") or (CATALOGUE[Code(code)].remedy if code in Code else "")
+    remedy = body.get("remedy") or (CATALOGUE[Code(code)].remedy if code in CATALOGUE else "")
     head = f"{code} ({field})" if field else code
     return f"{head}: {_sentence(detail)} {_sentence(str(remedy))}".strip()
 

@@ -1,0 +1,170 @@
+"""Commands that act on one refund. Each reads it first, shows the exact terms it is about, and names them by their hash: terms that changed meanwhile
+are refused by the API, not decided by accident."""
+
+from typing import Annotated, Any
+
+import typer
+
+from cli import refund_view
+from cli.client import Api
+from cli.options import Json, Note, RefundId, Yes, confirm
+from cli.output import Output
+from cli.problems import Misused, Refused
+from refunds.errors import Code
+from refunds.money import Money, format_money, parse_amount
+from refunds.reasons import Reason
+
+Signal = Annotated[bool, typer.Option("--signal", help="Deliver it as a signal and do not wait for the run.")]
+
+
+def approve(refund: RefundId, note: Note = None, signal: Signal = False, yes: Yes = False, as_json: Json = False) -> None:
+    """Approve the exact terms of a refund. They are shown, and asked about, first."""
+    _decide("approve", refund, note, signal=signal, yes=yes, as_json=as_json)
+
+
+def deny(refund: RefundId, note: Note = None, signal: Signal = False, yes: Yes = False, as_json: Json = False) -> None:
+    """Deny a refund. Its terms are shown, and asked about, first."""
+    _decide("deny", refund, note, signal=signal, yes=yes, as_json=as_json)
+
+
+def _decide(verdict: str, refund: str, note: str | None, *, signal: bool, yes: bool, as_json: bool) -> None:
+    out = Output(as_json)
+    with Api() as api:
+        found = api.refund(refund)
+        _show_terms(out, found)
+        confirm(out, f"{verdict.capitalize()} this?", yes=yes)
+        body = {
+            "verdict": verdict,
+            "terms_hash": found.get("terms_hash"),
+            "note": note,
+            "deliver": "signal" if signal else "update",
+        }
+        _answer(out, refund, api.act(refund, "decisions", body), api)
+
+
+def revise(
+    refund: RefundId,
+    amount: Annotated[str | None, typer.Option("--amount", help="As you write it, such as 25.00; read strictly by --locale.")] = None,
+    currency: Annotated[str | None, typer.Option("--currency", help="Its three-letter code; must be the payment's.")] = None,
+    locale: Annotated[str, typer.Option("--locale", help="How you write amounts, such as de_DE for 1.234,50.")] = "en_US",
+    full: Annotated[bool, typer.Option("--full", help="Everything that is still refundable.")] = False,
+    reason: Annotated[Reason | None, typer.Option("--reason", help="Another reason.")] = None,
+    payment: Annotated[str | None, typer.Option("--payment", help="Another payment of the same customer.")] = None,
+    note: Note = None,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Ask for other terms: a new revision that needs its own consent and decision. The amount is shown back before it counts."""
+    out = Output(as_json)
+    money = _typed_amount(amount, currency, locale, full=full)
+    with Api() as api:
+        found = api.refund(refund)
+        _show_terms(out, found)
+        changes = _changes(money, locale, full=full, reason=reason, payment=payment)
+        confirm(out, f"Change it to {', '.join(changes)}?" if changes else "Send this revision?", yes=yes)
+        body = {
+            "terms_hash": found.get("terms_hash"),
+            "amount": money.amount if money else None,
+            "currency": money.currency if money else None,
+            "full": full or None,
+            "reason": reason.value if reason else None,
+            "payment_id": payment,
+            "note": note,
+        }
+        out.say(f"New terms asked for: {', '.join(changes) or 'none'}.")
+        _answer(out, refund, api.act(refund, "revisions", body), api)
+
+
+def _typed_amount(amount: str | None, currency: str | None, locale: str, *, full: bool) -> Money | None:
+    """Read what was typed. Raises the money rules' own errors: an amount that could be read in two ways is not read at all."""
+    if amount is None:
+        return None
+    if full:
+        raise Misused("Give --amount or --full, not both.")
+    if currency is None:
+        raise Misused("An amount needs its --currency: nothing is guessed.")
+    return parse_amount(amount, currency, locale)
+
+
+def _changes(money: Money | None, locale: str, *, full: bool, reason: Reason | None, payment: str | None) -> list[str]:
+    changes: list[str] = []
+    if money is not None:
+        changes.append(f"{format_money(money, locale)} ({money.amount} {money.currency} in the processor's unit)")
+    if full:
+        changes.append("everything that is still refundable")
+    if reason is not None:
+        changes.append(f"reason {reason.value}")
+    if payment is not None:
+        changes.append(f"payment {payment}")
+    return changes
+
+
+def consent(
+    refund: RefundId,
+    agree: Annotated[bool, typer.Option("--agree/--decline", help="What the customer said to the exact terms.")],
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Record what the customer said to the exact terms."""
+    out = Output(as_json)
+    with Api() as api:
+        found = api.refund(refund)
+        _show_terms(out, found)
+        confirm(out, f"Did the customer {'agree to' if agree else 'decline'} these terms?", yes=yes)
+        body = {"agreed": agree, "terms_hash": found.get("terms_hash")}
+        _answer(out, refund, api.act(refund, "consent", body), api)
+
+
+def settle(
+    refund: RefundId,
+    refunded: Annotated[str | None, typer.Option("--refunded", metavar="RE", help="It was refunded; the processor's refund id.")] = None,
+    not_refunded: Annotated[bool, typer.Option("--not-refunded", help="Nothing was refunded; two persons must say so.")] = False,
+    evidence: Annotated[str | None, typer.Option("--evidence", help="What you saw, and where; needed for --not-refunded.")] = None,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Settle a parked refund: what you say is checked live at the processor before it counts."""
+    if (refunded is None) == (not not_refunded):
+        raise Misused("Say --refunded RE or --not-refunded, one of the two.")
+    if not_refunded and not evidence:
+        raise Misused("--not-refunded needs --evidence: what you saw, and where.")
+    out = Output(as_json)
+    with Api() as api:
+        found = api.refund(refund)
+        _show_terms(out, found)
+        confirm(out, f"Settle it as refunded by {refunded}?" if refunded else "Settle it as not refunded?", yes=yes)
+        body = {
+            "outcome": "refunded" if refunded else "not_refunded",
+            "processor_refund_id": refunded,
+            "evidence": evidence or f"refund {refunded} in the processor's dashboard",
+        }
+        try:
+            answer = api.act(refund, "settlement", body)
+        except Refused as refusal:
+            if refusal.code == Code.SECOND_PERSON_REQUIRED:
+                out.say("Recorded. It counts once another settler says the same.")
+            raise
+        _answer(out, refund, answer, api)
+
+
+def withdraw(refund: RefundId, yes: Yes = False, as_json: Json = False) -> None:
+    """Withdraw a refund of which nothing was sent yet."""
+    out = Output(as_json)
+    with Api() as api:
+        _show_terms(out, api.refund(refund))
+        confirm(out, "Withdraw it?", yes=yes)
+        _answer(out, refund, api.act(refund, "withdrawal", {}), api)
+
+
+def _show_terms(out: Output, refund: dict[str, Any]) -> None:
+    """The exact terms for the person who decides; with ``--json`` stdout stays one document."""
+    if not out.as_json:
+        refund_view.show_terms(out, refund)
+
+
+def _answer(out: Output, refund: str, answer: Any, api: Api) -> None:
+    if out.as_json:
+        out.json(answer)
+        return
+    now = api.refund(refund)
+    out.say(f"{refund} is {now['status']}{': ' + refund_view.waiting(now) if refund_view.waiting(now) else ''}.")
