@@ -1,7 +1,7 @@
 """What the sandbox's tests share: clients, a sandbox of one's own to kill, and Stripe's schema where it is given.
 
 REFUNDS_STRIPE_SCHEMA names Stripe's OpenAPI document (trimmed to refunds, API version 2026-08-26.dahlia); when it is set,
-every JSON answer that the `http` fixture receives from /v1 is held against it.
+every JSON answer from /v1 that a test receives, through `http` or through the SDK, is held against it.
 REFUNDS_STRIPE_RECORDED names the whole recording; when it is set, test_recording.py replays it.
 """
 
@@ -55,6 +55,22 @@ class StripeSchema:
     def __init__(self, path: str | None) -> None:
         self._document = _honour_nullable(json.loads(Path(path).read_text())) if path else None
         self.checked = 0
+        self.wrong: list[str] = []
+
+    def answered(self, path: str, content: bytes) -> None:
+        """Checks one answer; what is wrong is kept until the test ends, because the SDK would swallow it here."""
+        try:
+            body = json.loads(content)
+        except json.JSONDecodeError:
+            return
+        try:
+            self.check(path, body)
+        except jsonschema.ValidationError as error:
+            self.wrong.append(f"{path}: {error.json_path}: {error.message}")
+
+    def settle(self) -> None:
+        wrong, self.wrong = self.wrong, []
+        assert wrong == []
 
     def _hold(self, body: Any, schema: dict[str, Any]) -> None:
         assert self._document is not None
@@ -92,10 +108,9 @@ def stripe_schema() -> StripeSchema:
 async def _http(url: str, schema: StripeSchema) -> AsyncIterator[httpx.AsyncClient]:
     async def check(answer: httpx.Response) -> None:
         await answer.aread()
-        if answer.request.url.path.startswith("/v1/") and answer.headers["content-type"].startswith("application/json"):
+        if answer.request.url.path.startswith("/v1/"):
             assert answer.headers["request-id"].startswith("req_")
-            with contextlib.suppress(json.JSONDecodeError):
-                schema.check(answer.request.url.path, answer.json())
+            schema.answered(answer.request.url.path, answer.content)
 
     headers = {"Authorization": f"Bearer {KEY}", "Stripe-Version": API_VERSION}
     async with httpx.AsyncClient(base_url=url, headers=headers, event_hooks={"response": [check]}, trust_env=False, timeout=20) as client:
@@ -107,11 +122,25 @@ async def http(sandbox: Any, stripe_schema: StripeSchema) -> AsyncIterator[httpx
     """Plain HTTP to the sandbox, with a key; every answer is held against the schema where there is one."""
     async with _http(sandbox.url, stripe_schema) as client:
         yield client
+    stripe_schema.settle()
+
+
+class CheckedTransport(stripe.HTTPXClient):
+    """The SDK's own transport, which also shows each answer to the schema."""
+
+    def __init__(self, schema: StripeSchema) -> None:
+        super().__init__()
+        self._schema = schema
+
+    async def request_async(self, method: str, url: str, headers: Any, post_data: Any = None) -> Any:
+        content, status, answered = await super().request_async(method, url, headers, post_data)
+        self._schema.answered(httpx.URL(url).path, content)
+        return content, status, answered
 
 
 @contextlib.asynccontextmanager
-async def _sdk(url: str, key: str = KEY) -> AsyncIterator[stripe.StripeClient]:
-    transport = stripe.HTTPXClient()
+async def _sdk(url: str, schema: StripeSchema, key: str = KEY) -> AsyncIterator[stripe.StripeClient]:
+    transport = CheckedTransport(schema)
     try:
         yield stripe.StripeClient(
             key,
@@ -122,19 +151,20 @@ async def _sdk(url: str, key: str = KEY) -> AsyncIterator[stripe.StripeClient]:
         )
     finally:
         await transport.close_async()
+    schema.settle()
 
 
 @pytest.fixture
-async def client(sandbox: Any) -> AsyncIterator[stripe.StripeClient]:
+async def client(sandbox: Any, stripe_schema: StripeSchema) -> AsyncIterator[stripe.StripeClient]:
     """The official SDK, set up as the application sets it up."""
-    async with _sdk(sandbox.url) as client:
+    async with _sdk(sandbox.url, stripe_schema) as client:
         yield client
 
 
 @pytest.fixture
-def sdk() -> Callable[..., contextlib.AbstractAsyncContextManager[stripe.StripeClient]]:
+def sdk(stripe_schema: StripeSchema) -> Callable[..., contextlib.AbstractAsyncContextManager[stripe.StripeClient]]:
     """The SDK for another sandbox or another key: `sdk(url, key)`."""
-    return _sdk
+    return lambda url, key: _sdk(url, stripe_schema, key)
 
 
 @pytest.fixture

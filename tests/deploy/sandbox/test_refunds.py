@@ -202,11 +202,15 @@ async def test_lists_page_both_ways_and_filter(client: stripe.StripeClient, sand
     pay(id="pi_other")
     await refund(client, "pi_other", 1)
     ids = [(await refund(client, "pi_r", amount)).id for amount in (1, 2, 3, 4, 5)][::-1]
-    base: Any = {"payment_intent": "pi_r", "limit": 2}
-    first = await client.v1.refunds.list_async(base)
-    second = await client.v1.refunds.list_async({**base, "starting_after": ids[1]})
-    last = await client.v1.refunds.list_async({**base, "starting_after": ids[3]})
-    back = await client.v1.refunds.list_async({**base, "ending_before": ids[3]})
+
+    async def page(**cursor: Any) -> Any:
+        params: Any = {"payment_intent": "pi_r", "limit": 2, **cursor}
+        return await client.v1.refunds.list_async(params)
+
+    first = await page()
+    second = await page(starting_after=ids[1])
+    last = await page(starting_after=ids[3])
+    back = await page(ending_before=ids[3])
     pages = [([item.id for item in page.data], page.has_more) for page in (first, second, last, back)]
     assert pages == [(ids[:2], True), (ids[2:4], True), (ids[4:], False), (ids[1:3], True)]
     assert [item.id async for item in first.auto_paging_iter()] == ids
