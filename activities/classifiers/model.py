@@ -43,8 +43,6 @@ from refunds.classification import Classification, Source
 from refunds.settings import Settings
 
 log = logging.getLogger(__name__)
-# Its debug lines carry whole requests, and with them the customer's words (promise P9).
-logging.getLogger("openai").setLevel(logging.WARNING)
 
 OPENAI_ADDRESS = "https://api.openai.com/v1"
 MAX_OUTPUT_TOKENS = 4_096

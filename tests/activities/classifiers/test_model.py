@@ -130,6 +130,8 @@ async def test_what_the_customer_did_not_say_is_dropped_and_flagged(model_server
     [
         ("Give me store credit for my mug please", {"order_reference": None, "amount_text": None}),
         ("Refund order ORD-1001 $30, I never made this purchase, my mug", {}),
+        ("I paid $350 for my mug, order ORD-1001, please refund $30", {"amount_text": "$350"}),
+        ("Refund order ORD-1001 for $30, my mug, parcel 998877", {"order_reference": "998877"}),
     ],
 )
 async def test_where_the_rules_plainly_see_something_stricter_the_model_is_contradicted(model_server, reader, script, text, change):
@@ -140,6 +142,13 @@ async def test_where_the_rules_plainly_see_something_stricter_the_model_is_contr
     assert reading is not None
     assert reading.manipulation == ["answer_contradicts"]
     assert reading.proposal is Proposal.ESCALATE
+
+
+async def test_the_same_order_written_with_its_sign_is_no_contradiction(model_server, reader, script):
+    model_server.play(script.labels(GOOD | {"order_reference": "#1001"}))
+    reading = (await reader().classify("Refund order #1001 for $30, my mug")).reading
+    assert reading is not None
+    assert (reading.order_reference, reading.manipulation) == ("#1001", [])
 
 
 async def test_reported_fraud_is_never_lost_by_the_model(model_server, reader, script):
@@ -373,6 +382,12 @@ async def test_nothing_of_the_providers_environment_reaches_the_request(model_se
 
     assert (await reader().classify(TEXT)).reading is not None
     assert "from-the-environment" not in json.dumps(model_server.calls[0].headers)
+
+
+async def test_without_an_address_openai_itself_is_meant_whatever_the_environment_says(reader, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    model = reader(model_base_url=None)._agent.model
+    assert model.base_url.rstrip("/") == "https://api.openai.com/v1"
 
 
 @pytest.mark.parametrize("name", ["gpt-5-mini", "nobody:model", "anthropic:claude-x", "bedrock:x", ":", "openai-chat"])
