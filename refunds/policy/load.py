@@ -65,7 +65,8 @@ def load_policy(text: str) -> Policy:
             faults = map(_translate, error.errors(include_url=False))
             found += [fault for fault in faults if not any(fault[0][: len(path)] == path for path in reported)]
     if policy is not None:
-        found += _contradictions(policy)
+        unread = {path[:2] for path, _, _ in found}
+        found += [fault for fault in _contradictions(policy) if fault[0][:2] not in unread]
     for path, problem, remedy in found:
         mark = placed.mark(path)
         problems.append(Problem(mark.line, mark.column, _dotted(path), problem, remedy))

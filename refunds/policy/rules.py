@@ -92,12 +92,14 @@ def faults(condition: str) -> list[tuple[str, str]]:
         ]
     bare = _TEXT.sub('""', condition)
     problems: list[tuple[str, str]] = []
-    known = {*FACTS, "at", *_TYPES, *_BOUND.findall(bare)}
+    bound = set(_BOUND.findall(bare))
+    known = {*FACTS, "at", *_TYPES, *bound}
+    problems += [(f"{name} is a fact and cannot be another name", "Call it x.") for name in sorted(bound & {*FACTS, "at"})]
     for name in program.variables():
         if name not in known:
             problems.append((f"there is no fact {name}", f"Use one of: {', '.join([*FACTS, 'at'])}."))
     for group, name in _FACT.findall(bare):
-        if name not in FACTS[group] and group not in _BOUND.findall(bare):
+        if name not in FACTS[group] and group not in bound:
             problems.append((f"there is no fact {group}.{name}", f"Use one of: {', '.join(sorted(FACTS[group]))}."))
     for name in program.functions():
         if name[0].isalpha() and name not in _FUNCTIONS:

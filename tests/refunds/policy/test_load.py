@@ -1,6 +1,10 @@
 """A policy file is taken as a whole or refused with every problem, each with its exact place and what to do."""
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from refunds.policy import LARGEST_BYTES, Policy, PolicyError, load_policy, policy_hash, sample_policy, sample_policy_text
 
@@ -87,6 +91,7 @@ WRONG = [
         "currencies.USD.consent_only_up_to",
         "above per_customer_per_day ($99.00)",
     ),
+    ("    largest: 10000.00", "    largest: 10000.0", "currencies.USD.largest", "with 2 decimals"),
     ("  GBP: {", "  XXX: {", "currencies.XXX", "this currency cannot be refunded here"),
     ("  GBP: {", "  gbp: {", "currencies.gbp", "Use an upper-case ISO code"),
     ("    - wrong_item", "    - wrong_itm", "reasons.accepted.3", "Write one of: product_not_received"),
@@ -124,6 +129,7 @@ RULE = 'when: order.categories.exists(c, c == "final_sale")'
         ("order.refund_window > 1", "there is no fact order.refund_window"),
         ("weather == 'rain'", "there is no fact weather"),
         ("now() > timestamp(at)", "there is no function now"),
+        ("order.categories.exists(reading, reading == 'x')", "reading is a fact and cannot be another name"),
     ],
 )
 def test_a_condition_that_can_never_be_judged_is_refused_when_loading(when: str, words: str) -> None:
@@ -211,6 +217,33 @@ def test_text_that_is_no_policy(text: str, line: int, words: str) -> None:
     [(found, _, said)] = problems(text)
     assert found == line
     assert words in said
+
+
+LINES = SAMPLE.splitlines()
+EDITS = st.lists(
+    st.tuples(st.integers(0, len(LINES) - 1), st.sampled_from(["drop", "double", "indent", "blank"]) | st.text(max_size=30)),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(EDITS)
+def test_any_edit_is_a_policy_or_told_by_line(edits: list[tuple[int, str]]) -> None:
+    lines = list(LINES)
+    for at, how in edits:
+        lines[at] = {"drop": "#", "double": f"{lines[at]}\n{lines[at]}", "indent": f"  {lines[at]}", "blank": ""}.get(how, how)
+    text = "\n".join(lines)
+    try:
+        load_policy(text)
+    except PolicyError as error:
+        assert error.problems
+        last = len(re.split(r"\r\n|[\r\n\x85\u2028\u2029]", text)) + 1
+        assert all(1 <= p.line <= last and p.column >= 1 and p.problem and p.remedy for p in error.problems)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_refused_in_words(text: str) -> None:
+    assert problems(text)
 
 
 def test_tags_of_ones_own_are_refused_and_never_run() -> None:
