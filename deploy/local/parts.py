@@ -179,6 +179,8 @@ PARTS = (
         grace_seconds=30,
     ),
     Part("migrations", command=_owner_program("store.migrate"), once=""),
+    # Before the API, because it also makes the controls and the first policy, which every request needs.
+    Part("administrator", command=_owner_program("store.bootstrap"), once="admin-key"),
     Part(
         "temporal",
         command=_temporal,
@@ -190,5 +192,4 @@ PARTS = (
     Part("api", command=_api, is_ready=_answers("api", "/healthz"), ports=("api",)),
     # Longer than the time-out of a call to the processor: a worker that is cut off leaves an answer nobody recorded.
     Part("worker", command=_worker, is_ready=_polls, grace_seconds=35),
-    Part("administrator", command=_owner_program("store.bootstrap"), once="admin-key"),
 )

@@ -205,7 +205,7 @@ class LocalStack:
                 raise PartFailedError(given_up[0], f"ended {RESTARTS} times in a row", self._log(given_up[0]))
 
     def _bring_up(self, part: Part) -> None:
-        if part.once is not None and part.once and (self.home / part.once).exists():
+        if part.once and (self.home / part.once).exists():
             return
         self._reporter.begin(part.name)
         for note in part.prepare(self.context):
@@ -224,26 +224,26 @@ class LocalStack:
     def _run_task(self, part: Part) -> None:
         """Run it to its end. What it prints is for the file it is meant for, or else for its log."""
         log = self._log(part.name)
-        log.parent.mkdir(mode=0o700, exist_ok=True)
         command = self._marked(part)
-        with log.open("ab") as errors:
-            output = subprocess.run(
+        # Printed straight into a file: what it says once is not lost when this process is killed before it can keep it.
+        partial = self.home / f"{part.once}.partial" if part.once else log
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)) as output, log.open("ab") as errors:
+            done = subprocess.run(
                 command.argv,
                 env=dict(command.env),
                 cwd=command.cwd,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if part.once else errors,
+                stdout=output,
                 stderr=errors,
                 start_new_session=True,
                 timeout=TASK_SECONDS,
                 check=False,
             )
-        if output.returncode != 0:
-            raise PartFailedError(part.name, f"ended with exit code {output.returncode}", log)
-        if part.once:
-            text = output.stdout.decode().strip()
-            processes.write_text(self.home / part.once, text + "\n")
-            self._reporter.note(f"{part.name}: {text} (kept in {self.home / part.once})")
+        if done.returncode != 0:
+            raise PartFailedError(part.name, f"ended with exit code {done.returncode}", log)
+        if part.once and (text := partial.read_text().strip()):
+            partial.replace(self.home / part.once)
+            self._reporter.note(f"The first administrator's key, shown this once and kept in {self.home / part.once}: {text}")
 
     def _spawn(self, part: Part) -> tuple[subprocess.Popen[bytes], Identity]:
         process = processes.spawn(self._marked(part), self._log(part.name))
