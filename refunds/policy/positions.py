@@ -86,9 +86,11 @@ def read(text: str) -> Placed:
     try:
         node = cast("yaml.Node | None", yaml.compose(text, Loader=_Loader))  # pyright: ignore[reportUnknownMemberType]
     except yaml.reader.ReaderError as error:
-        before = text[: error.position]
-        mark = Mark(before.count("\n") + 1, len(before) - before.rfind("\n"))
-        placed.faults.append(Fault(mark, (), "a character that text files do not have", "Remove it."))
+        placed.faults.append(_no_character(text, error.position))
+        return placed
+    except (OverflowError, ValueError):  # the library turns an escape such as \UFFFFFFFF into a character without looking
+        escape = re.search(r"\\U(?!000|0010)[0-9A-Fa-f]{8}", text)
+        placed.faults.append(_no_character(text, escape.start() if escape else 0))
         return placed
     except yaml.MarkedYAMLError as error:
         at = error.problem_mark or error.context_mark
@@ -101,6 +103,12 @@ def read(text: str) -> Placed:
         return placed
     placed.value = _plain(node, (), placed)
     return placed
+
+
+def _no_character(text: str, position: int) -> Fault:
+    before = text[:position]
+    mark = Mark(before.count("\n") + 1, len(before) - before.rfind("\n"))
+    return Fault(mark, (), "a character that text files do not have", "Remove it.")
 
 
 def _mark(node: yaml.Node) -> Mark:

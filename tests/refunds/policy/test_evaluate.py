@@ -421,11 +421,11 @@ def test_a_rule_that_refuses_refuses_also_when_it_fails_without_the_reason(facts
 
 
 def test_of_two_ladders_that_ask_the_same_the_one_that_leaves_less_time_counts(facts: Build) -> None:
-    quick = "review:\n  quick:\n    rungs:\n      - {queue: quick, role: reviewer, remind_after: 1m, decide_within: 5m}\n"
-    changes = [("review:\n", quick), ("ladder: team\n\n# The reader", "ladder: quick\n\n# The reader")]
+    urgent = "review:\n  urgent:\n    rungs:\n      - {queue: urgent, role: reviewer, remind_after: 1m, decide_within: 5m}\n"
+    changes = [("review:\n", urgent), ("ladder: team\n\n# The reader", "ladder: urgent\n\n# The reader")]
     decision = judge(facts(payment={"risk_level": "highest"}, request={"customer_authenticated": False}), *changes)
     assert decision.review is not None
-    assert [r.queue for r in decision.review.ladder] == ["quick"]
+    assert [r.queue for r in decision.review.ladder] == ["urgent"]
 
 
 @pytest.mark.parametrize(

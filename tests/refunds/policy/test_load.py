@@ -208,6 +208,8 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
         ("\tname: x\n", 1, "not readable as YAML"),
         ("a: 1\nname: \x07bell\n", 2, "a character that text files do not have"),
         ("a: \ud800\n", 1, "a character that text files do not have"),
+        ('a: 1\nname: "\\UFFFFFFFF"\n', 2, "a character that text files do not have"),
+        ('a: 1\nname: "\\U00110000"\n', 2, "a character that text files do not have"),
         ("a: &x 1\nb: *x\n", 2, "a reference (*name) is not taken here"),
         ("[" * 5_000, 1, "it nests deeper than 20"),
         ("x" * (LARGEST_BYTES + 1), 1, "larger than"),
