@@ -27,7 +27,6 @@ class Step:
     RESUME = "resume_held"
     REFUSE = "refuse_message"
     SUBMIT = "submit"
-    CONCLUDE = "conclude"
     RECONCILE = "reconcile"
     SETTLE = "settle"
 

@@ -219,7 +219,7 @@ class Payments:
         revision = await revision_of(connection, change.id, change["revision"])
         if not operation.uncertain and revision["expires_at"] <= change.at:
             return Code.TERMS_EXPIRED, "the terms expired; they are quoted again"
-        if state.dispute is not DisputeState.NONE:
+        if not _same_dispute(state.dispute, revision["facts"]["payment"]["dispute"]):
             return Code.TERMS_EXPIRED, f"a dispute appeared ({state.dispute}); the terms are judged again"
         wanted = PaymentStatus.AUTHORISED if operation.kind is OperationKind.RELEASE else PaymentStatus.CAPTURED
         if state.status is not wanted or state.currency != operation.amount.currency:
@@ -444,10 +444,13 @@ class Payments:
         async with self.database.begin() as connection:
             await snapshots.save(connection, payment_id, state)
 
-    async def processor_payment_of(self, payment_id: str) -> str:
-        """The processor's id of a payment."""
+    async def processor_payment_of(self, payment_id: str) -> tuple[str, str]:
+        """The processor's id of a payment, and its currency."""
         async with self.database.begin() as connection:
-            return (await connection.execute(select(payments.c.processor_payment).where(payments.c.id == payment_id))).scalar_one()
+            row = (
+                await connection.execute(select(payments.c.processor_payment, payments.c.currency).where(payments.c.id == payment_id))
+            ).one()
+            return row.processor_payment, row.currency
 
     async def processor_refund_of(self, operation: Operation) -> str | None:
         """The processor's refund id of an operation, once there is a receipt."""
@@ -455,6 +458,11 @@ class Payments:
             return (
                 await connection.execute(select(processor_refunds.c.id).where(processor_refunds.c.operation_id == operation.id))
             ).scalar_one_or_none()
+
+
+def _same_dispute(now: DisputeState, quoted: str) -> bool:
+    """Whether the dispute is as it was judged: none, or an inquiry (or one that nobody knows) that a person has seen and approved."""
+    return now is DisputeState.NONE or (now in (DisputeState.INQUIRY, DisputeState.UNKNOWN) and now == quoted)
 
 
 _REFUSAL_CODES = {

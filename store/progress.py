@@ -21,7 +21,7 @@ from store.deadlines import climb, remind_of_waiting
 from store.facts import reading_of
 from store.requirements import revision_of
 from store.situations import situation
-from store.tables import classifications, decisions, instructions, orders, payments
+from store.tables import decisions, instructions, orders, payments
 
 
 @dataclass(frozen=True)
@@ -93,27 +93,6 @@ class Steps:
             .all()
         )
         return found[0]["id"] if len(found) == 1 else None
-
-    async def save_classification(self, refund_id: str, classification: Classification) -> None:
-        """Keep a classification; the first one stays."""
-        async with self.database.begin() as connection:
-            change = await lock_refund(connection, refund_id, self.database.clock.now)
-            if await reading_of(connection, refund_id) is not None:
-                return
-            body = classification.model_dump(mode="json")
-            await connection.execute(classifications.insert().values(refund_id=refund_id, body=body, recorded_at=change.at))
-            change.note(
-                "classified",
-                actor=f"classifier:{classification.classifier}",
-                model=classification.model,
-                model_version=classification.version,
-                prompt_hash=classification.prompt_hash,
-                failure=classification.failure,
-                intent=classification.reading.intent.value if classification.reading else None,
-                input_tokens=classification.input_tokens,
-                output_tokens=classification.output_tokens,
-            )
-            await change.save(connection)
 
     async def pass_deadline(self, refund_id: str) -> Situation:
         """Do what is due by now: remind, escalate, expire, remind again. A decision that was recorded in time has moved the refund already."""

@@ -122,6 +122,10 @@ async def quote(
         classification=classification,
     )
     decision = evaluate(policy, facts)
+    if state.raw_status == "missing":
+        decision = replace(
+            decision, outcome="deny", code=Code.PAYMENT_MISSING.value, explanation="The processor does not know this payment."
+        )
     if unstated and decision.outcome == "deny":
         # Nobody said how much, so nothing about the amount can be denied yet: a person states it first.
         decision = replace(decision, outcome="proceed", code=None)
@@ -242,6 +246,8 @@ def _why_no_terms(asked: Asked, state: PaymentState, facts: Facts) -> str | None
     """Why no exact terms can be written although the policy does not deny: then only a person can go on, by a revision."""
     if facts.request.amount <= 0:
         return "nobody could tell the amount"
+    if state.status not in (PaymentStatus.CAPTURED, PaymentStatus.AUTHORISED):
+        return f"the payment is {state.raw_status or state.status} at the processor, which nothing can be sent for"
     if state.status is PaymentStatus.AUTHORISED and facts.request.amount != state.capturable:
         whole = Money(state.capturable, state.currency)
         return f"the payment is only authorised, and cancelling releases all of it ({whole}), not a part"

@@ -1,0 +1,26 @@
+"""Heartbeats: Temporal learns within seconds that a worker died in mid-call, instead of waiting for the activity's whole time-out."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from temporalio import activity
+
+EVERY_S = 1.0
+
+
+@asynccontextmanager
+async def heartbeating() -> AsyncIterator[None]:
+    """Send a heartbeat every second while the block runs."""
+
+    async def beat() -> None:
+        while True:
+            activity.heartbeat()
+            await asyncio.sleep(EVERY_S)
+
+    task = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

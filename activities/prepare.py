@@ -1,0 +1,36 @@
+"""Capture and quote: read the request, take the live reading of its payment, judge it under the policy, write exact terms."""
+
+from temporalio import activity
+
+from activities.read_payment import PaymentReader
+from refunds.logs import logger
+from refunds.messages import Situation, Step, StepInput
+from refunds.processor import ProcessorError
+from store.progress import Steps
+
+log = logger(__name__)
+
+
+class Prepare:
+    """The first step of a run.
+
+    A process that also hosts the payments role reads the payment on the spot, which spares the run a round trip; any other answers with what it needs,
+    and the workflow asks the payments role for it.
+    """
+
+    def __init__(self, steps: Steps, reader: PaymentReader | None) -> None:
+        self._steps = steps
+        self._reader = reader
+
+    @activity.defn(name=Step.PREPARE)
+    async def prepare(self, step: StepInput) -> Situation:
+        """Bring a received refund as far as its first quote, or say what is needed first."""
+        found = await self._steps.prepare(step.refund)
+        if found.needs != Step.READ_PAYMENT or self._reader is None:
+            return found
+        try:
+            await self._reader.read(found.payment)
+        except ProcessorError as error:
+            log.warning("payment_not_read", refund=step.refund, reason=error.reason)
+            return found  # the regular step tries again, with patience
+        return await self._steps.prepare(step.refund)

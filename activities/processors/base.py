@@ -1,0 +1,47 @@
+"""The one interface every payment processor is behind. Implementations translate answers into the values of ``refunds.processor`` and every error into
+``Refused``, ``NotSent`` or ``Unknown``; anything else that leaves them is a bug and is loud."""
+
+from typing import Protocol
+
+from refunds.processor import FrozenRequest, PaymentState, ProcessorRefund
+
+
+class SendTooLate(Exception):
+    """The attempt's ``send_by`` had passed before a byte left: the attempt is void."""
+
+
+class Processor(Protocol):
+    """A payment processor, as far as refunds need it. Reading raises ``NotSent`` when the processor cannot be asked."""
+
+    name: str
+
+    async def account(self) -> str:
+        """The account the key belongs to."""
+        ...
+
+    async def read_payment(self, processor_payment: str) -> PaymentState | None:
+        """Read a payment live: captured amount, all refunds to the last page, disputes, risk. ``None`` when the processor does not know it."""
+        ...
+
+    async def refund(self, request: FrozenRequest, *, send_before: float) -> ProcessorRefund:
+        """Send a frozen refund request, if the first byte can leave before ``send_before`` (``time.monotonic``); else raise :class:`SendTooLate`.
+
+        Raises ``Refused``, ``NotSent`` or ``Unknown``.
+        """
+        ...
+
+    async def cancel(self, request: FrozenRequest, *, send_before: float) -> None:
+        """Cancel a whole authorisation, with the same guarantees."""
+        ...
+
+    async def find(self, processor_payment: str, operation: str) -> ProcessorRefund | None:
+        """Look our refund up: list the payment's refunds to the last page and match our operation id. ``None`` is no evidence of anything."""
+        ...
+
+    async def retrieve(self, processor_refund: str) -> ProcessorRefund | None:
+        """Read one refund by the processor's id; ``None`` when the processor does not know it."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections."""
+        ...

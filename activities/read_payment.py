@@ -1,0 +1,55 @@
+"""Reading a payment live, for a quote."""
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.processors.base import Processor
+from refunds.clock import Clock
+from refunds.messages import Step, StepInput
+from refunds.processor import DisputeState, PaymentState, PaymentStatus, ProcessorError
+from store.operations import Payments
+
+
+class PaymentReader:
+    """Reads payments from the processor and keeps the readings in the store."""
+
+    def __init__(self, payments: Payments, processor: Processor, clock: Clock) -> None:
+        self._payments = payments
+        self._processor = processor
+        self._clock = clock
+
+    async def read(self, payment_id: str) -> PaymentState:
+        """Read one payment and keep the reading. Raises ``NotSent`` when the processor cannot be asked.
+
+        A payment the processor does not know is kept as such, so that the quote can deny it by name.
+        """
+        processor_payment, currency = await self._payments.processor_payment_of(payment_id)
+        state = await self._processor.read_payment(processor_payment)
+        if state is None:
+            state = missing(processor_payment, currency, self._clock)
+        await self._payments.save_snapshot(payment_id, state)
+        return state
+
+    @activity.defn(name=Step.READ_PAYMENT)
+    async def read_payment(self, step: StepInput) -> None:
+        """Read the payment named in ``message``."""
+        try:
+            await self.read(step.message)
+        except ProcessorError as error:
+            raise ApplicationError(str(error), type=type(error).__name__) from error
+
+
+def missing(processor_payment: str, currency: str, clock: Clock) -> PaymentState:
+    """The reading of a payment that the processor does not know."""
+    return PaymentState(
+        processor_payment=processor_payment,
+        status=PaymentStatus.INCOMPLETE,
+        raw_status="missing",
+        currency=currency,
+        captured=0,
+        capturable=0,
+        refunds=(),
+        dispute=DisputeState.NONE,
+        risk_level="unknown",
+        read_at=clock.now(),
+    )

@@ -1,0 +1,38 @@
+"""Settling by hand: a person says what became of a parked refund, and the processor is asked before it counts."""
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.processors.base import Processor
+from refunds.messages import Situation, Step, StepInput
+from refunds.processor import NotSent, PaymentStatus
+from refunds.terms import OperationKind
+from store.settling import Settling
+
+
+class Settle:
+    """The settling step of the ``payments`` role."""
+
+    def __init__(self, settling: Settling, processor: Processor) -> None:
+        self._settling = settling
+        self._processor = processor
+
+    @activity.defn(name=Step.SETTLE)
+    async def settle(self, step: StepInput) -> Situation:
+        """Check a recorded settlement live and let it count, or refuse it. A message that names nothing recorded is entered as refused."""
+        instruction = await self._settling.instruction(step.refund, step.message)
+        operation = await self._settling.operation_of(step.refund)
+        if instruction is None or operation is None:
+            return await self._settling.refuse_unbacked(step.refund, step.message)
+        try:
+            if instruction["body"]["outcome"] == "not_refunded":
+                found = await self._processor.find(operation.request.processor_payment, operation.id)
+                return await self._settling.settle_not_refunded(operation, instruction, found)
+            if operation.kind is OperationKind.RELEASE:
+                state = await self._processor.read_payment(operation.request.processor_payment)
+                canceled = state is not None and state.status is PaymentStatus.CANCELED
+                return await self._settling.settle_released(operation, instruction, canceled=canceled)
+            refund = await self._processor.retrieve(instruction["body"]["processor_refund_id"] or "")
+            return await self._settling.settle_refunded(operation, instruction, refund)
+        except NotSent as error:
+            raise ApplicationError(str(error), type="NotSent") from error

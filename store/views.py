@@ -1,0 +1,180 @@
+"""Read-only queries for what the API shows. Each is one statement where it can be, because reading a refund is part of answering every call.
+
+Rows come back as plain mappings; their shape for the outside is made in ``api/presenting.py``.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, select, text
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.errors import Code, RefundError
+from refunds.refundable import Refundable
+from refunds.status import Status
+from store.claims import refundable_of
+from store.snapshots import from_plain
+from store.tables import controls, instructions, ledger, refunds
+
+_REFUND = text(
+    """
+    SELECT r.*, c.external_ref AS customer_ref, o.external_ref AS order_ref, p.processor, p.processor_payment,
+           q.handle AS requester_handle, q.name AS requester_name, q.kind AS requester_kind,
+           v.terms, v.decision AS policy_decision, v.facts, v.policy_version, v.policy_hash, v.expires_at AS terms_expire_at,
+           (SELECT f.facts -> 'request' FROM revisions f WHERE f.refund_id = r.id AND f.revision = 1) AS first_facts,
+           (SELECT s.body FROM payment_snapshots s WHERE s.payment_id = r.payment_id) AS snapshot,
+           (SELECT k.body FROM classifications k WHERE k.refund_id = r.id) AS classification,
+           (SELECT json_agg(json_build_object('id', d.id, 'kind', d.kind, 'step', d.step, 'revision', d.revision, 'verdict', d.verdict,
+                       'terms_hash', d.terms_hash, 'person', d.person, 'principal_id', d.principal_id, 'handle', w.handle, 'name', w.name,
+                       'role', d.role, 'recorded_at', d.recorded_at, 'delivered_at', d.delivered_at) ORDER BY d.recorded_at, d.id)
+              FROM decisions d LEFT JOIN principals w ON w.id = d.principal_id WHERE d.refund_id = r.id) AS decisions,
+           (SELECT json_agg(json_build_object('id', i.id, 'kind', i.kind, 'body', i.body, 'principal_id', i.principal_id,
+                       'handle', w.handle, 'name', w.name, 'recorded_at', i.recorded_at, 'applied_at', i.applied_at,
+                       'outcome', i.outcome, 'detail', i.detail) ORDER BY i.recorded_at, i.id)
+              FROM instructions i JOIN principals w ON w.id = i.principal_id WHERE i.refund_id = r.id) AS instructions,
+           (SELECT json_agg(json_build_object('id', x.id, 'revision', x.revision, 'kind', x.kind, 'amount', x.amount, 'currency', x.currency,
+                       'created_at', x.created_at, 'settled_at', x.settled_at, 'outcome', x.outcome,
+                       'processor_refund_id', (SELECT pr.id FROM processor_refunds pr WHERE pr.operation_id = x.id),
+                       'processor_refund_state', (SELECT pr.raw_state FROM processor_refunds pr WHERE pr.operation_id = x.id),
+                       'attempts', (SELECT coalesce(json_agg(json_build_object('number', a.number, 'opened_at', a.opened_at,
+                                       'send_by', a.send_by, 'answered_at', a.answered_at, 'outcome', a.outcome, 'reason', a.reason)
+                                       ORDER BY a.number), '[]') FROM attempts a WHERE a.operation_id = x.id)) ORDER BY x.created_at)
+              FROM operations x WHERE x.refund_id = r.id) AS operations,
+           (SELECT json_agg(json_build_object('revision', h.revision, 'amount', h.amount, 'currency', h.currency,
+                       'terms_hash', h.terms_hash, 'author', w.handle, 'created_at', h.created_at) ORDER BY h.revision)
+              FROM revisions h JOIN principals w ON w.id = h.author_id WHERE h.refund_id = r.id) AS revisions,
+           (SELECT json_agg(json_build_object('id', e.id, 'status', e.status, 'amount', e.amount, 'currency', e.currency,
+                       'created_at', e.created_at) ORDER BY e.created_at)
+              FROM (SELECT * FROM refunds e WHERE e.payment_id = r.payment_id AND e.id <> r.id
+                       AND (CAST(:integration AS text) IS NULL OR e.integration = :integration)
+                     ORDER BY e.created_at DESC LIMIT 20) e) AS earlier
+      FROM refunds r
+      JOIN customers c ON c.id = r.customer_id
+      JOIN principals q ON q.id = r.requester_id
+      LEFT JOIN orders o ON o.id = r.order_id
+      LEFT JOIN payments p ON p.id = r.payment_id
+      LEFT JOIN revisions v ON v.refund_id = r.id AND v.revision = r.revision
+     WHERE r.id = :id AND (CAST(:integration AS text) IS NULL OR r.integration = :integration)
+    """
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A refund with everything about it, and what is still refundable of its payment by the last reading (``None`` before there is one)."""
+
+    row: RowMapping
+    figures: Refundable | None
+
+    @property
+    def status(self) -> Status:
+        """Where it stands."""
+        return Status(self.row["status"])
+
+
+async def refund(connection: AsyncConnection, refund_id: str, *, integration: str | None) -> Seen:
+    """Everything about a refund. With ``integration`` only one of that integration is seen. Raises ``REFUND_NOT_FOUND``."""
+    row = (await connection.execute(_REFUND, {"id": refund_id, "integration": integration})).mappings().one_or_none()
+    if row is None:
+        raise RefundError(Code.REFUND_NOT_FOUND, refund=refund_id)
+    figures = None
+    if row["payment_id"] is not None and row["snapshot"] is not None:
+        figures = await refundable_of(connection, row["payment_id"], from_plain(row["snapshot"]), besides=refund_id)
+    return Seen(row, figures)
+
+
+async def check_visible(connection: AsyncConnection, refund_id: str, *, integration: str | None) -> None:
+    """Raise ``REFUND_NOT_FOUND`` unless the refund exists and, with ``integration``, is of that integration."""
+    query = select(refunds.c.integration).where(refunds.c.id == refund_id)
+    found = (await connection.execute(query)).scalar_one_or_none()
+    if found is None or integration not in (None, found):
+        raise RefundError(Code.REFUND_NOT_FOUND, refund=refund_id)
+
+
+async def beginning(connection: AsyncConnection, refund_id: str) -> RowMapping:
+    """What a run is started with: status, and the payment, order and amount as far as they are known."""
+    columns = (refunds.c.status, refunds.c.payment_id, refunds.c.order_id, refunds.c.amount, refunds.c.currency, refunds.c.full)
+    return (await connection.execute(select(*columns).where(refunds.c.id == refund_id))).mappings().one()
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What a list is narrowed to; ``None`` leaves out that filter. ``after`` is the place the page before ended at."""
+
+    integration: str | None = None
+    status: str | None = None
+    queue: str | None = None
+    order_ref: str | None = None
+    customer_ref: str | None = None
+    agent_id: str | None = None
+    created_after: datetime | None = None
+    after: tuple[datetime, str] | None = None
+
+
+_LIST = """
+    SELECT r.*, c.external_ref AS customer_ref, o.external_ref AS order_ref, p.processor_payment
+      FROM refunds r
+      JOIN customers c ON c.id = r.customer_id
+      LEFT JOIN orders o ON o.id = r.order_id
+      LEFT JOIN payments p ON p.id = r.payment_id
+     WHERE {conditions}
+     ORDER BY r.created_at DESC, r.id DESC
+     LIMIT :limit
+"""
+
+_CONDITIONS = {
+    "integration": "r.integration = :integration",
+    "status": "r.status = :status",
+    "queue": "r.queue = :queue",
+    "order_ref": "o.external_ref = :order_ref",
+    "customer_ref": "c.external_ref = :customer_ref",
+    "agent_id": "r.agent_id = :agent_id",
+    "created_after": "r.created_at > :created_after",
+}
+_WAITING = frozenset({Status.AWAITING_REVIEW, Status.AWAITING_CONSENT})
+
+
+async def page(connection: AsyncConnection, filters: Filters, *, limit: int, now: datetime) -> list[RowMapping]:
+    """One page, newest first, of at most ``limit`` refunds.
+
+    A list of what is pending (by queue, or by a status that waits for somebody) leaves out what nobody can answer in time any more, even when its
+    expiry has not been written yet (field report 57).
+    """
+    values: dict[str, Any] = {"limit": limit}
+    conditions = ["TRUE"]
+    for name, condition in _CONDITIONS.items():
+        if (value := getattr(filters, name)) is not None:
+            conditions.append(condition)
+            values[name] = value
+    if filters.queue is not None or filters.status in _WAITING:
+        conditions.append("(r.review_by IS NULL OR r.review_by > :now)")
+        values["now"] = now
+    if filters.after is not None:
+        conditions.append("(r.created_at, r.id) < (:after_at, :after_id)")
+        values |= {"after_at": filters.after[0], "after_id": filters.after[1]}
+    query = text(_LIST.format(conditions=" AND ".join(conditions)))
+    return list((await connection.execute(query, values)).mappings())
+
+
+async def ledger_of(connection: AsyncConnection, refund_id: str) -> list[RowMapping]:
+    """The ledger's entries about a refund, in their order."""
+    query = select(ledger).where(ledger.c.refund_id == refund_id).order_by(ledger.c.refund_version)
+    return list((await connection.execute(query)).mappings())
+
+
+async def instruction(connection: AsyncConnection, instruction_id: str) -> RowMapping:
+    """A recorded instruction and what became of it."""
+    return (await connection.execute(select(instructions).where(instructions.c.id == instruction_id))).mappings().one()
+
+
+async def open_by_status(connection: AsyncConnection) -> dict[str, int]:
+    """How many refunds are not final, by status."""
+    query = select(refunds.c.status, func.count()).where(refunds.c.final_at.is_(None)).group_by(refunds.c.status)
+    return {status: count for status, count in await connection.execute(query)}
+
+
+async def present_mode(connection: AsyncConnection) -> str:
+    """The mode, with its row locked, so that two operators who change different things do not undo each other. Attempts never lock this row."""
+    return (await connection.execute(select(controls.c.mode).where(controls.c.scope == "everything").with_for_update())).scalar_one()

@@ -1,0 +1,138 @@
+"""The three roles: their queues, their activities, and the secrets and logins each one needs and no other gets."""
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from activities.classifiers import make_classifier
+from activities.classify import Classify
+from activities.database_steps import DatabaseSteps
+from activities.prepare import Prepare
+from activities.processors.stripe import StripeProcessor
+from activities.read_payment import PaymentReader
+from activities.reconcile import Reconcile
+from activities.settle import Settle
+from activities.submit import Submit
+from refunds.clock import Clock
+from refunds.messages import QUEUE_CLASSIFY, QUEUE_PAYMENTS, QUEUE_REFUNDS
+from refunds.settings import Settings
+from store import snapshots
+from store.classifying import Classifying
+from store.db import Database, connect
+from store.progress import Steps
+from store.settling import Settling
+from store.texts import Texts
+from workflows.reading import PaymentReadingWorkflow
+from workflows.refund import RefundWorkflow
+
+
+class WorkerRole(StrEnum):
+    """What a worker process hosts."""
+
+    REFUNDS = "refunds"
+    CLASSIFY = "classify"
+    PAYMENTS = "payments"
+
+
+WORKFLOWS: Sequence[type] = (RefundWorkflow, PaymentReadingWorkflow)
+
+
+@dataclass
+class Parts:
+    """What one process has opened: closed in reverse order by the stack."""
+
+    settings: Settings
+    clock: Clock
+    stack: AsyncExitStack
+    refunds: Database | None = None
+
+    async def database(self, role: WorkerRole) -> Database:
+        """The pool of a role's own login, at the right schema revision."""
+        url = getattr(self.settings, f"database_url_{role}") or self.settings.database_url
+        database = connect(url.get_secret_value(), self.clock, self.settings, name=role)
+        self.stack.push_async_callback(database.close)
+        await database.check_revision()
+        return database
+
+
+async def make_workers(client: Client, parts: Parts, roles: Sequence[WorkerRole]) -> list[Worker]:
+    """Build one worker a role. Raises when a secret, the schema revision or the processor account is not what it must be."""
+    workers: list[Worker] = []
+    reader: PaymentReader | None = None
+    grace = timedelta(seconds=parts.settings.stripe_read_timeout_s + 10)
+    if WorkerRole.PAYMENTS in roles:
+        reader, activities = await _payments(parts)
+        workers.append(_worker(client, QUEUE_PAYMENTS, grace, activities=activities))
+    if WorkerRole.CLASSIFY in roles:
+        database = await parts.database(WorkerRole.CLASSIFY)
+        step = Classify(Classifying(database), Texts(parts.settings.text_key, parts.clock), make_classifier(parts.settings))
+        workers.append(_worker(client, QUEUE_CLASSIFY, grace, activities=[step.classify]))
+    if WorkerRole.REFUNDS in roles:
+        parts.refunds = await parts.database(WorkerRole.REFUNDS)
+        steps = Steps(parts.refunds, parts.settings)
+        database_steps = DatabaseSteps(steps)
+        workers.append(
+            _worker(
+                client,
+                QUEUE_REFUNDS,
+                grace,
+                workflows=WORKFLOWS,
+                activities=[
+                    Prepare(steps, reader).prepare,
+                    database_steps.apply_message,
+                    database_steps.refuse_message,
+                    database_steps.pass_deadline,
+                    database_steps.resume_held,
+                ],
+            )
+        )
+    return workers
+
+
+async def _payments(parts: Parts) -> tuple[PaymentReader, list[Callable[..., Any]]]:
+    database = await parts.database(WorkerRole.PAYMENTS)
+    processor = StripeProcessor(parts.settings, parts.clock)
+    parts.stack.push_async_callback(processor.close)
+    account = await processor.account()
+    async with database.begin() as connection:
+        await snapshots.bind(connection, processor=processor.name, account=account, mode=parts.settings.refunds_mode, at=parts.clock.now())
+    settling = Settling(database, parts.settings, f"{socket.gethostname()}/{os.getpid()}")
+    reader = PaymentReader(settling, processor, parts.clock)
+    activities: list[Callable[..., Any]] = [
+        reader.read_payment,
+        Submit(settling, processor, parts.settings).submit,
+        Reconcile(settling, processor).reconcile,
+        Settle(settling, processor).settle,
+    ]
+    return reader, activities
+
+
+def _worker(
+    client: Client,
+    queue: str,
+    grace: timedelta,
+    *,
+    workflows: Sequence[type] = (),
+    activities: Sequence[Callable[..., Any]] = (),
+) -> Worker:
+    return Worker(
+        client,
+        task_queue=queue,
+        workflows=workflows,
+        activities=activities,
+        # Our own reviewed code, replayed inside the import sandbox by the tests; outside it here, because the sandbox costs tens of milliseconds a run.
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        # Longer than a call to the processor: a worker that is cut off leaves an answer nobody recorded.
+        graceful_shutdown_timeout=grace,
+        max_concurrent_workflow_tasks=50,
+        max_concurrent_activities=50,
+        max_concurrent_local_activities=50,
+    )

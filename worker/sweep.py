@@ -1,0 +1,95 @@
+"""The sweep: delivers what must reach the outside, and starts the runs of accepted refunds that have none (promise P6)."""
+
+import asyncio
+from datetime import timedelta
+
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from refunds.errors import RefundError
+from refunds.ids import workflow_id
+from refunds.logs import logger
+from refunds.messages import QUEUE_REFUNDS, WORKFLOW_TYPE, Message, RefundInput, Situation
+from refunds.settings import Settings
+from store import outbox
+from store.db import Database
+
+log = logger(__name__)
+
+
+class Sweep:
+    """Runs beside the ``refunds`` role. Several may run at once: each takes rows the others do not hold."""
+
+    def __init__(self, client: Client, database: Database, settings: Settings) -> None:
+        self._client = client
+        self._database = database
+        self._settings = settings
+
+    async def run_for_ever(self) -> None:
+        """Sweep at intervals; an outage is logged and tried again."""
+        while True:
+            try:
+                await self.once()
+            except (RefundError, RPCError) as error:
+                log.warning("sweep_interrupted", error=str(error)[:300])
+            await asyncio.sleep(self._settings.sweep_every_s)
+
+    async def once(self) -> int:
+        """One round; returns how many things were delivered or started."""
+        return await self._deliver() + await self._start_missing()
+
+    async def _deliver(self) -> int:
+        delivered: list[int] = []
+        async with self._database.begin() as connection:
+            now = self._database.clock.now()
+            for due in await outbox.take_due(connection, now):
+                try:
+                    await self._deliver_one(due)
+                except RPCError as error:
+                    await outbox.failed(connection, due, now, f"{error.status.name}: {error.message}")
+                else:
+                    delivered.append(due.id)
+            await outbox.done(connection, delivered, now)
+        return len(delivered)
+
+    async def _deliver_one(self, due: outbox.Due) -> None:
+        if due.kind == "notice":
+            log.info("notice", refund=due.refund_id, **due.body)
+            return
+        assert due.refund_id is not None
+        handle = self._client.get_workflow_handle(workflow_id(due.refund_id))
+        try:
+            await handle.signal(due.body["name"], Message(id=due.body["message"]), rpc_timeout=timedelta(seconds=5))
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:  # a run that is over, or not begun, reads the store by itself
+                raise
+
+    async def _start_missing(self) -> int:
+        async with self._database.begin() as connection:
+            missing = await outbox.missing_runs(
+                connection, self._database.clock.now(), grace=timedelta(seconds=self._settings.sweep_grace_s)
+            )
+        started = 0
+        for found in missing:
+            started += await self._start(found)
+        return started
+
+    async def _start(self, found: Situation) -> int:
+        """Start a run if none is running. A completed one is not started again: the refund is final then."""
+        try:
+            await self._client.start_workflow(
+                WORKFLOW_TYPE,
+                RefundInput(found.refund),
+                id=workflow_id(found.refund),
+                task_queue=QUEUE_REFUNDS,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                static_summary=f"Refund {found.refund}",
+                rpc_timeout=timedelta(seconds=5),
+            )
+        except WorkflowAlreadyStartedError:
+            return 0
+        log.info("run_started_by_sweep", refund=found.refund, status=found.status)
+        return 1
