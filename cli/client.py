@@ -30,6 +30,10 @@ class Api:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connections."""
         self._http.close()
 
     def get(self, path: str, **params: Any) -> Any:

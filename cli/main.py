@@ -28,6 +28,7 @@ app = typer.Typer(
 app.command()(stack.up)
 app.command()(stack.config)
 app.command()(stack.migrate)
+app.command()(stack.demo)
 app.command("list")(reading.list_refunds)
 app.command()(reading.show)
 for _command in (acting.approve, acting.deny, acting.revise, acting.consent, acting.settle, acting.withdraw):

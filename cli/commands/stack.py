@@ -51,3 +51,13 @@ def migrate() -> None:
     # A program of its own: this one never speaks SQL.
     done = subprocess.run([sys.executable, "-P", "-m", "store.migrate"], check=False)
     raise typer.Exit(Exit.DONE if done.returncode == 0 else Exit.REFUSED)
+
+
+def demo() -> None:
+    """Start everything afresh under .local/demo, send sample refunds, and show what becomes of them.
+
+    Keeps serving until Ctrl-C. With EXIT=1 in the environment, or without a terminal to press keys at, it stops by itself.
+    """
+    from cli.demo import run
+
+    raise typer.Exit(run.run())
