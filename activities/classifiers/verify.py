@@ -1,7 +1,6 @@
 """What a model's answer is worth: every field is checked against the text it claims to come from, and only ever made stricter (promise P10)."""
 
 import re
-from collections.abc import Iterable
 
 from activities.classifiers import rules
 from activities.classifiers.amounts import MAX_WRITTEN, read_amount
@@ -20,26 +19,25 @@ def occurs(quoted: str, text: str) -> bool:
     return bool(wanted) and re.search(rf"(?<![\w$€£¥.,-]){re.escape(wanted)}(?!\w|[.,-]\w)", said) is not None
 
 
-def checked(
-    answer: Reading, text: str, context: ReadingContext, *, unknown_fields: bool = False, extra_signs: Iterable[Sign] = ()
-) -> Reading:
+def checked(answer: Reading, text: str, context: ReadingContext, *, unknown_fields: bool = False) -> Reading:
     """The answer with every unsupported field dropped and every contradiction flagged.
 
     The amount in API units is always read here from the customer's own words and never taken from the model. The rule-based reader reads the same
     text: its signs are added to the model's, and where it plainly sees something stricter (not a refund, fraud, another amount) the answer says so.
     """
-    signs = {*answer.manipulation, *(sign.value for sign in extra_signs)}
+    signs = {*answer.manipulation}
     if unknown_fields:
         signs.add(Sign.ANSWER_UNKNOWN_FIELDS)
     second = rules.read(text, context)
     signs.update(second.manipulation)
 
-    reference = answer.order_reference if answer.order_reference and occurs(answer.order_reference, text) else None
-    written = answer.amount_text if answer.amount_text and occurs(answer.amount_text, text) else None
-    lines = [normalised(line) for line in answer.product_lines if occurs(line, text)]
-    if (reference, written, len(lines)) != (answer.order_reference or None, answer.amount_text or None, len(answer.product_lines)):
+    reference = _quoted(answer.order_reference, text, longest=200)
+    written = _quoted(answer.amount_text, text, longest=MAX_WRITTEN)
+    lines = [line for line in (_quoted(line, text, longest=200) for line in answer.product_lines) if line]
+    asked = (answer.order_reference, answer.amount_text, *answer.product_lines)
+    if sum(map(bool, asked)) != sum(map(bool, (reference, written, *lines))):
         signs.add(Sign.ANSWER_NOT_IN_TEXT)
-    money = read_amount(normalised(written), context.currency).money if written else None
+    money = read_amount(written, context.currency).money if written else None
     kept = answer.model_copy(
         update={"order_reference": reference, "amount": money.amount if money else None, "currency": money.currency if money else None}
     )
@@ -50,9 +48,9 @@ def checked(
     return Reading(
         intent=answer.intent,
         reason=Reason.FRAUDULENT if second.reason is Reason.FRAUDULENT else answer.reason,
-        order_reference=normalised(reference).strip() if reference else None,
+        order_reference=reference,
         product_lines=lines,
-        amount_text=normalised(written).strip()[:MAX_WRITTEN] if written else None,
+        amount_text=written,
         amount=money.amount if money else None,
         currency=money.currency if money else None,
         proposal=Proposal.ESCALATE if suspect and answer.proposal is Proposal.APPROVE else answer.proposal,
@@ -60,6 +58,14 @@ def checked(
         rationale=normalised(answer.rationale)[:2000],  # folding can lengthen a text
         manipulation=[sign.value for sign in Sign if sign in signs],
     )
+
+
+def _quoted(quoted: str | None, text: str, *, longest: int) -> str | None:
+    """What the answer quotes, cleaned, if the text says it; ``None`` otherwise, also when cleaning makes it longer than may be kept."""
+    if not quoted or not occurs(quoted, text):
+        return None
+    clean = normalised(quoted).strip()
+    return clean if len(clean) <= longest else None
 
 
 def _contradicts(answer: Reading, second: Reading) -> bool:

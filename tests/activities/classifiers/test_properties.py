@@ -111,7 +111,13 @@ ANSWERS = st.builds(
 )
 
 
+LONG = "\ufdfa" * 60  # unfolds to eighteen characters each
+
+
 @given(ANSWERS, TEXT, CONTEXT)
+@example(
+    Reading(intent=Intent.REFUND, order_reference=LONG, amount_text=LONG, product_lines=[LONG], rationale="\ufdfa" * 1000), LONG, NO_CONTEXT
+)
 def test_whatever_the_model_answers_only_what_the_text_says_is_kept_and_nothing_gets_looser(answer, text, context):
     kept = checked(answer, text, context)
 
