@@ -66,8 +66,8 @@ def read_state(home: Path) -> dict[str, Any]:
 def clear(home: Path, parts: Sequence[Part]) -> list[str]:
     """End what an earlier supervisor of this home left running, last part first; the names of those that ran.
 
-    Only processes that are certainly ours are touched: those that a pid file names with their starting moment and
-    command line, and those whose environment says that they belong to this home.
+    Only processes that are certainly ours are touched: those that a pid file names with their starting moment,
+    and those whose environment says that they belong to this home.
     """
     ended: list[str] = []
     orders = {part.name: (part.stop_signal, part.grace_seconds) for part in parts}

@@ -1,7 +1,8 @@
 """Starting, recognising and stopping processes.
 
-A process is recognised by its pid *and* the moment it started *and* its command line: a pid alone is reused by the
-kernel, and killing by a reused pid would kill somebody else's program.
+A process is recognised by its pid *and* the moment it started: a pid alone is reused by the kernel, and killing by a
+reused pid would kill somebody else's program. Its command line is no part of it, because the kernel shows none for a
+moment after the program was started.
 """
 
 import json
@@ -41,22 +42,19 @@ class Identity:
 
     pid: int
     started: str
-    argv: tuple[str, ...]
 
     @classmethod
     def of(cls, process: psutil.Process) -> "Identity":
         """Raises psutil.NoSuchProcess when it is gone already."""
-        with process.oneshot():
-            return cls(process.pid, _started(process), tuple(process.cmdline()))
+        return cls(process.pid, _started(process))
 
     def find(self) -> psutil.Process | None:
         """The running process that this names, or None when it ended (a zombie has ended) or the pid was reused."""
         try:
             process = psutil.Process(self.pid)
-            with process.oneshot():
-                same = _started(process) == self.started and tuple(process.cmdline()) == self.argv
-                return process if same and process.status() != psutil.STATUS_ZOMBIE else None
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            running = _started(process) == self.started and process.status() != psutil.STATUS_ZOMBIE
+            return process if running else None
+        except psutil.NoSuchProcess:
             return None
 
 
@@ -126,14 +124,14 @@ def marked(home: Path) -> list[tuple[str, Identity]]:
 
 def save_identity(path: Path, identity: Identity) -> None:
     """Write a pid file that `load_identity` reads back; replaced in one step, so never half-written."""
-    write_text(path, json.dumps({"pid": identity.pid, "started": identity.started, "argv": identity.argv}))
+    write_text(path, json.dumps({"pid": identity.pid, "started": identity.started}))
 
 
 def load_identity(path: Path) -> Identity | None:
     """The identity in a pid file; None when there is none or it cannot be read as one."""
     try:
         content = json.loads(path.read_text())
-        return Identity(int(content["pid"]), str(content["started"]), tuple(content["argv"]))
+        return Identity(int(content["pid"]), str(content["started"]))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 

@@ -197,12 +197,10 @@ class LocalStack:
 
     def wait(self) -> None:
         """Block until a part is given up. Raises PartFailedError then; KeyboardInterrupt passes through."""
-        while True:
-            with self._changed:
-                self._changed.wait(timeout=1)
-                given_up = [name for name, running in self._running.items() if running.state is State.GIVEN_UP]
-            if given_up:
-                raise PartFailedError(given_up[0], f"ended {RESTARTS} times in a row", self._log(given_up[0]))
+        while not (given_up := [name for name, running in self._running.items() if running.state is State.GIVEN_UP]):
+            # Not on the condition: an interrupt while its lock is being taken would leave it locked for ever.
+            time.sleep(POLL_SECONDS)
+        raise PartFailedError(given_up[0], f"ended {RESTARTS} times in a row", self._log(given_up[0]))
 
     def _bring_up(self, part: Part) -> None:
         if part.once and (self.home / part.once).exists():
