@@ -1,6 +1,7 @@
 """Puts the sandbox together: Stripe's paths, the control API, health, and what runs in the background."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -21,6 +22,14 @@ from deploy.sandbox.routes import OPERATIONS
 from deploy.sandbox.state import State
 from deploy.sandbox.webhooks import Outbox
 
+_log = logging.getLogger("sandbox")
+
+
+def _loud(task: asyncio.Task[None]) -> None:
+    """A background task that dies would leave webhooks or late refunds undone without a word."""
+    if not task.cancelled() and task.exception() is not None:
+        _log.critical("the sandbox's background work has died", exc_info=task.exception())
+
 
 async def _health(request: Request) -> Response:
     return JSONResponse({"status": "ok"})
@@ -38,6 +47,8 @@ def build(options: Options) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(outbox.run()), asyncio.create_task(schedule.run(state, outbox))]
+        for task in tasks:
+            task.add_done_callback(_loud)
         try:
             yield
         finally:

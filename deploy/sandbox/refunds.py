@@ -96,7 +96,7 @@ def make(work: Work, stored: Stored, amount: int, reason: str | None, tags: dict
     """Makes a refund of a checked amount: the refund, the charge's new total, the balance and the events."""
     charge, plan = stored.body, stored.extra.get("refund_outcome") or {}
     status, pending_reason = plan.get("initial", "succeeded"), plan.get("pending_reason")
-    if status == "succeeded" and not _take_from_balance(work, charge["currency"], amount):
+    if status == "succeeded" and not _enough(work, charge["currency"], amount):
         card = charge["payment_method_details"]["type"] == "card"
         status, pending_reason = ("pending", "insufficient_funds") if card else ("failed", None)
     body = objects.refund(charge=charge, amount=amount, reason=reason, metadata=tags, status=status, transaction=None, now=work.now)
@@ -104,7 +104,9 @@ def make(work: Work, stored: Stored, amount: int, reason: str | None, tags: dict
         body["pending_reason"] = pending_reason or "processing"
     if status == "failed":
         body["failure_reason"] = plan.get("failure_reason") or "insufficient_funds"
-    if status == "succeeded" or (status == "pending" and pending_reason != "insufficient_funds"):
+    if status == "requires_action":
+        body["next_action"] = {"type": "display_details"}
+    if _has_left(body):
         body["balance_transaction"] = _transact(work, body, -amount, "refund")
     work.state.insert(body, charge=charge["id"], payment_intent=charge["payment_intent"], customer=charge["customer"])
     work.emit("refund.created", body)
@@ -129,19 +131,22 @@ def _count(work: Work, charge: Body, amount: int) -> None:
     work.emit("charge.refunded" if amount > 0 else "charge.updated", charge, changed)
 
 
-def _take_from_balance(work: Work, code: str, amount: int) -> bool:
-    """Takes the amount from the balance that the control API set for the currency; without one there is always enough."""
-    balances = work.state.setting("balances", {})
-    if code not in balances:
-        return True
-    if balances[code] < amount:
-        return False
-    balances[code] -= amount
-    work.state.set_setting("balances", balances)
-    return True
+def _enough(work: Work, code: str, amount: int) -> bool:
+    """Whether the balance that the control API set for the currency covers the amount; without one there is always enough."""
+    return work.state.setting("balances", {}).get(code, amount) >= amount
+
+
+def _has_left(body: Body) -> bool:
+    """Whether the refund's money has left the balance: not once it failed, nor while it waits for balance."""
+    return body["status"] in COUNTED and body.get("pending_reason") != "insufficient_funds"
 
 
 def _transact(work: Work, body: Body, amount: int, kind: str) -> str:
+    """Books the amount (negative leaves) with the account, and with the balance that was set for the currency."""
+    balances = work.state.setting("balances", {})
+    if body["currency"] in balances:
+        balances[body["currency"]] += amount
+        work.state.set_setting("balances", balances)
     value, settlement = objects.settled(amount, body["currency"])
     row = objects.balance_transaction(
         kind=kind,
@@ -169,20 +174,20 @@ def move(work: Work, refund_id: str, status: str, failure_reason: str | None = N
     delta = body["amount"] * ((status in COUNTED) - (before in COUNTED))
     if charge["amount_refunded"] + delta > charge["amount_captured"]:
         raise ValueError(f"charge {charge['id']} has less than {body['amount']} left")
-    for name in ("failure_reason", "failure_balance_transaction", "pending_reason"):
+    had_left = _has_left(body)
+    for name in ("failure_reason", "failure_balance_transaction", "pending_reason", "next_action"):
         if name in body:
             previous[name] = body.pop(name)
     body["status"] = status
     if status in ("failed", "canceled"):
         body["failure_reason"] = failure_reason or ("unknown" if status == "failed" else "merchant_request")
-        if body["balance_transaction"] is not None:
-            body["failure_balance_transaction"] = _transact(work, body, body["amount"], "refund_failure")
+        if "failure_balance_transaction" in previous:
+            body["failure_balance_transaction"] = previous["failure_balance_transaction"]
     elif status == "pending":
         body["pending_reason"] = pending_reason or "processing"
     elif status == "requires_action":
         body["next_action"] = {"type": "display_details"}
-    if status == "succeeded" and body["balance_transaction"] is None:
-        body["balance_transaction"] = _transact(work, body, -body["amount"], "refund")
+    _book_change(work, body, had_left)
     work.state.save(body)
     if delta:
         _count(work, charge, delta)
@@ -192,11 +197,21 @@ def move(work: Work, refund_id: str, status: str, failure_reason: str | None = N
     return body
 
 
+def _book_change(work: Work, body: Body, had_left: bool) -> None:
+    """The balance transaction of a move, where money left or came back by it."""
+    if _has_left(body) and not had_left:
+        body["balance_transaction"] = _transact(work, body, -body["amount"], "refund")
+    elif had_left and not _has_left(body):
+        returned = _transact(work, body, body["amount"], "refund_failure")
+        if body["status"] in ("failed", "canceled"):
+            body["failure_balance_transaction"] = returned
+
+
 def pay_waiting(work: Work, code: str) -> None:
     """Pays the card refunds that waited for balance, oldest first, as far as the balance reaches."""
     for body in work.state.every("refund"):
         waits = body["status"] == "pending" and body.get("pending_reason") == "insufficient_funds"
-        if waits and body["currency"] == code and _take_from_balance(work, code, body["amount"]):
+        if waits and body["currency"] == code and _enough(work, code, body["amount"]):
             move(work, body["id"], "succeeded")
 
 

@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS requests (
 CREATE INDEX IF NOT EXISTS requests_intent ON requests (payment_intent, op, seq);
 CREATE TABLE IF NOT EXISTS faults (seq INTEGER PRIMARY KEY, body TEXT NOT NULL, times INTEGER);
 CREATE TABLE IF NOT EXISTS schedule (seq INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, id TEXT NOT NULL, action TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS schedule_due ON schedule (due_ms, seq);
 CREATE TABLE IF NOT EXISTS deliveries (
     seq INTEGER PRIMARY KEY, event TEXT NOT NULL, due_ms INTEGER NOT NULL, attempt INTEGER NOT NULL DEFAULT 0,
     state TEXT NOT NULL);

@@ -134,6 +134,14 @@ async def test_field_16_too_little_balance_makes_card_refunds_pending(client: st
     assert (later.status, {row.currency: row.amount for row in balance.available}["usd"]) == ("succeeded", 0)
 
 
+async def test_too_little_balance_fails_the_refund_of_another_method(client: stripe.StripeClient, sandbox: Any, pay: Pay):
+    pay(id="pi_r", payment_method_type="us_bank_account")
+    sandbox.control("PUT", "/balance", {"currency": "usd", "available": 100})
+    made = await refund(client, "pi_r")
+    charge = await client.v1.charges.retrieve_async("ch_r")
+    assert (made.status, made.failure_reason, charge.amount_refunded) == ("failed", "insufficient_funds", 0)
+
+
 async def test_cancelling_releases_the_whole_authorisation(client: stripe.StripeClient, sandbox: Any, pay: Pay):
     pay(id="pi_r", captured=0)
     for _ in range(2):
