@@ -4,21 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from cli.output import Output, age
-from refunds.errors import RefundError
-from refunds.money import Money, format_money
 
 Refund = Mapping[str, Any]
 
 
 def amount_of(values: Mapping[str, Any]) -> str:
-    """An amount as people write it, or ``-`` while there is none. One in a currency this version does not know is shown as it is."""
-    amount, currency = values.get("amount"), values.get("currency")
-    if not isinstance(amount, int) or not isinstance(currency, str):
-        return "-"
-    try:
-        return format_money(Money(amount, currency))
-    except RefundError:
-        return f"{amount} {currency}"
+    """An amount as people write it, or ``-`` while there is none. The API writes it, so that every client shows the same."""
+    return str(values.get("amount_text") or "-")
 
 
 def ended(refund: Refund) -> str:
@@ -30,7 +22,7 @@ def ended(refund: Refund) -> str:
 
 def waiting(refund: Refund) -> str:
     """What it waits for, or how it ended."""
-    return ended(refund) or str(refund.get("waits_for") or "")
+    return ended(refund) or str(refund.get("next_step") or "")
 
 
 def show_list(out: Output, refunds: list[Any]) -> None:
@@ -43,7 +35,7 @@ def show_terms(out: Output, refund: Refund) -> None:
     """The exact terms that a decision is about: everything that would be sent, and their hash."""
     terms = refund.get("terms")
     if not terms:
-        out.fields([("terms", "none yet"), ("because", refund.get("waits_for"))])
+        out.fields([("terms", "none yet"), ("because", refund.get("next_step"))])
         return
     out.fields(
         [
@@ -65,36 +57,54 @@ def show_terms(out: Output, refund: Refund) -> None:
 
 
 def show(out: Output, refund: Refund) -> None:
-    """Everything about one refund."""
+    """Everything about one refund that a person needs; ``--json`` has the rest."""
+    asked, deadlines = refund.get("request") or {}, refund.get("deadlines") or {}
     out.fields(
         [
             ("refund", refund["id"]),
             ("status", refund["status"]),
-            ("ended", ended(refund)),
-            ("waits for", refund.get("waits_for")),
-            ("next step", refund.get("next_step")),
+            ("since", refund.get("status_since")),
+            ("waits for", refund.get("next_step")),
+            ("decide by", deadlines.get("review_by")),
+            ("consent by", deadlines.get("consent_by")),
             ("code", refund.get("code")),
+            ("meaning", refund.get("meaning")),
+            ("remedy", refund.get("remedy")),
             ("detail", refund.get("detail")),
             ("amount", amount_of(refund)),
             ("order", refund.get("order_id")),
             ("customer", refund.get("customer_id")),
-            ("requested by", refund.get("requested_by")),
+            ("requested by", asked.get("requested_by")),
+            ("through", (asked.get("requester") or {}).get("name")),
             ("tier", refund.get("tier")),
             ("queue", refund.get("queue")),
-            ("decide by", refund.get("review_by")),
             ("created", refund.get("created_at")),
-            ("for the customer", refund.get("customer_message")),
+            ("for the customer", refund.get("for_customer")),
+            ("runbook", refund.get("runbook")),
+            ("run", (refund.get("run") or {}).get("url")),
         ]
     )
+    for name, text in (refund.get("texts") or {}).items():
+        if text:
+            out.fields([(f"their {name}", text)])
     if refund.get("terms"):
         out.heading("Exact terms")
         show_terms(out, refund)
-    _section(out, "Checks", refund.get("checks"), ("id", "result", "observed", "limit"), fold="limit")
-    _section(out, "Decisions", refund.get("decisions"), ("kind", "verdict", "revision", "by", "role", "recorded_at"), fold="by")
-    _section(out, "Processor", refund.get("processor_refunds"), ("id", "state", "amount", "currency"), fold="state")
+    _section(out, "Checks", (refund.get("policy") or {}).get("checks"), ("id", "result", "observed", "limit"), fold="limit")
+    decisions = [decision | {"by": _who(decision)} for decision in refund.get("decisions") or ()]
+    _section(out, "Decisions", decisions, ("kind", "verdict", "revision", "by", "role", "recorded_at"), fold="by")
+    operations = (refund.get("processor") or {}).get("operations") or ()
+    tried = [operation | {"attempts": len(operation["attempts"])} for operation in operations]
+    _section(out, "At the processor", tried, ("id", "kind", "amount_text", "attempts", "refund_id", "refund_state"), fold="refund_state")
+
+
+def _who(decision: Mapping[str, Any]) -> str:
+    by = decision.get("recorded_by")
+    return f"{by['name']} ({by['handle']})" if by else str(decision.get("person") or "")
 
 
 def _section(out: Output, title: str, rows: Any, columns: tuple[str, ...], *, fold: str) -> None:
     if rows:
         out.heading(title)
-        out.table([name.replace("_", " ") for name in columns], [[row.get(name) for name in columns] for row in rows], fold=fold)
+        headings = [name.replace("_", " ") for name in columns]
+        out.table(headings, [[row.get(name) for name in columns] for row in rows], fold=fold.replace("_", " "))

@@ -29,7 +29,7 @@ def cells(row: Row, ui: str) -> tuple[str, ...]:
     """A row as plain text."""
     now = row.now
     how = f"{ended(now)}{'' if row.as_expected else f' (expected {row.expected})'}" if row.final else ""
-    waits = "" if row.final else now.get("waits_for")
+    waits = "" if row.final else now.get("next_step")
     values = (row.scene, row.refund, row.order, amount_of(now), now.get("status"), waits, how, run_link(ui, row.refund))
     return tuple(clean(value) for value in values)
 

@@ -1,0 +1,95 @@
+"""Commands of operators and integrators."""
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import FakeApi, Runner
+
+STOPPED = {"scope": "everything", "stopped": True, "mode": "live", "reason": "fire", "changed_by": "pr_1", "changed_at": "t"}
+
+
+def test_stop_never_asks_and_lists_what_had_started(api: FakeApi, refunds: Runner) -> None:
+    api.on("PUT", "/v1/controls", (200, STOPPED | {"open_attempts": [{"id": "att_1", "refund_id": "rf_1", "may_still_send": False}]}))
+
+    ran = refunds("stop", "--reason", "fire")
+
+    assert api.sent("PUT") == [("/v1/controls", {"scope": "everything", "stopped": True, "reason": "fire"})]
+    assert ran.code == 0 and "rf_1" in ran.out and "att_1" in ran.out
+
+
+def test_a_stop_without_a_reason_is_not_sent(api: FakeApi, refunds: Runner) -> None:
+    assert (refunds("stop").code, api.calls) == (2, [])
+
+
+def test_resume_asks_for_yes(api: FakeApi, refunds: Runner) -> None:
+    api.on("PUT", "/v1/controls", (200, STOPPED | {"stopped": False}))
+
+    assert refunds("resume", "--reason", "out", "--yes").code == 0
+    assert api.sent("PUT") == [("/v1/controls", {"scope": "everything", "stopped": False, "reason": "out"})]
+
+
+def test_orders_are_sent_one_by_one_under_their_own_id(api: FakeApi, refunds: Runner, tmp_path: Path) -> None:
+    api.on("PUT", "/v1/orders/A%2F1", (201, {"order_id": "A/1", "version": 1}))
+    api.on("PUT", "/v1/orders/B", (200, {"order_id": "B", "version": 2}))
+    file = tmp_path / "orders.json"
+    file.write_text(json.dumps([{"order_id": "A/1", "customer_id": "c"}, {"order_id": "B", "customer_id": "c"}]))
+
+    ran = refunds("orders", "put", str(file))
+
+    assert api.sent("PUT") == [("/v1/orders/A%2F1", {"customer_id": "c"}), ("/v1/orders/B", {"customer_id": "c"})]
+    assert ran.out.splitlines()[1].split() == ["A/1", "1"]
+
+
+def test_an_order_without_an_id_sends_none_of_the_file(api: FakeApi, refunds: Runner, tmp_path: Path) -> None:
+    file = tmp_path / "orders.json"
+    file.write_text('[{"order_id": "A"}, {"customer_id": "c"}]')
+
+    ran = refunds("orders", "put", str(file))
+
+    assert (ran.code, api.calls) == (2, []) and "order 2 needs an order_id" in ran.err
+
+
+def test_a_file_that_is_not_json_is_named(api: FakeApi, refunds: Runner, tmp_path: Path) -> None:
+    file = tmp_path / "orders.json"
+    file.write_text("{")
+
+    ran = refunds("orders", "put", str(file))
+
+    assert (ran.code, api.calls) == (2, []) and "orders.json is not JSON" in ran.err
+
+
+def test_a_new_key_is_printed_once_with_its_roles(api: FakeApi, refunds: Runner) -> None:
+    api.on("POST", "/v1/keys", (201, {"id": "key_1", "roles": ["manager", "reviewer"], "key": "rfk_new"}))
+
+    ran = refunds("keys", "add", "pr_1", "--role", "reviewer", "--role", "manager")
+
+    assert api.sent("POST") == [("/v1/keys", {"principal_id": "pr_1", "roles": ["reviewer", "manager"]})]
+    assert ran.out.count("rfk_new") == 1 and "not shown again" in ran.err
+
+
+def test_policy_check_names_file_line_and_field_and_asks_nobody(refunds: Runner, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(refunds("policy", "show", "--sample").out)
+    bad.write_text(good.read_text().replace("required: true", "required: maybe", 1))
+
+    assert refunds("policy", "check", str(good)).code == 0
+    ran = refunds("policy", "check", str(bad))
+
+    assert ran.code == 2 and f"{bad}: line " in ran.err and "consent.required" in ran.err
+
+
+def test_a_policy_that_is_wrong_is_not_published(api: FakeApi, refunds: Runner, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("name: x\n")
+
+    assert (refunds("policy", "publish", str(bad), "--yes").code, api.calls) == (2, [])
+
+
+def test_publish_sends_the_text_as_it_is(api: FakeApi, refunds: Runner, tmp_path: Path) -> None:
+    api.on("POST", "/v1/policy/versions", (201, {"version": 2, "hash": "h", "effective_from": "t"}))
+    file = tmp_path / "policy.yaml"
+    file.write_text(refunds("policy", "show", "--sample").out)
+
+    ran = refunds("policy", "publish", str(file), "--note", "new", "--yes")
+
+    assert api.sent("POST") == [("/v1/policy/versions", {"source": file.read_text(), "note": "new"})] and ran.code == 0

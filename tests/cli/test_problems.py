@@ -1,0 +1,120 @@
+"""What is said when something is wrong: one line that names the code, the field and the remedy, and an exit code for scripts."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import FakeApi, Runner, refund
+
+
+def test_a_refusal_is_one_line_with_code_field_and_remedy(api: FakeApi, refunds: Runner) -> None:
+    body = {"code": "IDEMPOTENCY_KEY_REUSED", "field": "Idempotency-Key", "detail": "It was used before", "remedy": "Use a new key."}
+    api.on("GET", "/v1/controls", (422, body))
+
+    ran = refunds("controls", "--json")
+
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == "IDEMPOTENCY_KEY_REUSED (Idempotency-Key): It was used before. Use a new key.\n"
+
+
+def test_a_refusal_without_a_remedy_gets_the_catalogues(api: FakeApi, refunds: Runner) -> None:
+    api.on("GET", "/v1/controls", (401, {"code": "UNAUTHENTICATED", "detail": "The key is unknown."}))
+
+    assert refunds("controls").err == "UNAUTHENTICATED: The key is unknown. Send Authorization: Bearer with a current key.\n"
+
+
+def test_an_unknown_code_is_shown_as_it_is(api: FakeApi, refunds: Runner) -> None:
+    api.on("GET", "/v1/controls", (418, {"code": "TEAPOT", "detail": "Short and stout"}))
+
+    assert refunds("controls").err == "TEAPOT: Short and stout.\n"
+
+
+def test_nothing_listening_says_what_to_start(refunds: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REFUNDS_API_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("REFUNDS_API_KEY", "rfk_x")
+
+    ran = refunds("list")
+
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err == "Nothing answers at http://127.0.0.1:1; start the local stack with: refunds up, or correct REFUNDS_API_URL.\n"
+
+
+def test_no_stack_and_no_address_says_what_to_start(refunds: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("REFUNDS_API_URL", raising=False)
+    monkeypatch.setenv("REFUNDS_HOME", str(tmp_path))
+
+    ran = refunds("list")
+
+    assert ran.code == 3 and "refunds up" in ran.err and "REFUNDS_API_URL" in ran.err
+
+
+def test_address_and_key_are_found_in_the_stacks_files(
+    api: FakeApi, refunds: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("REFUNDS_API_URL")
+    monkeypatch.delenv("REFUNDS_API_KEY")
+    monkeypatch.setenv("REFUNDS_HOME", str(tmp_path))
+    (tmp_path / "stack.json").write_text(f'{{"addresses": {{"api": "{api.url}"}}}}')
+    api.on("GET", "/v1/controls", (200, {"stopped": False}))
+
+    without = refunds("controls")
+    (tmp_path / "admin-key").write_text("rfk_admin\n")
+    ran = refunds("controls")
+
+    assert without.code == 2 and "REFUNDS_API_KEY" in without.err
+    assert ran.code == 0 and [call[3]["Authorization"] for call in api.calls] == ["Bearer rfk_admin"]
+
+
+@pytest.mark.parametrize("state", ["", "[]", '{"addresses": []}', "{"])
+def test_a_broken_stack_file_is_like_none(refunds: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: str) -> None:
+    monkeypatch.delenv("REFUNDS_API_URL", raising=False)
+    monkeypatch.setenv("REFUNDS_HOME", str(tmp_path))
+    (tmp_path / "stack.json").write_text(state)
+
+    assert refunds("list").code == 3
+
+
+def test_a_server_that_is_not_the_api_is_said_so(api: FakeApi, refunds: Runner) -> None:
+    api.on("GET", "/v1/controls", (200, "<html>welcome</html>"))
+    api.on("GET", "/v1/keys", (502, "<html>bad gateway</html>"))
+
+    for command in (("controls",), ("keys", "list")):
+        ran = refunds(*command)
+        assert ran.code == 3 and "is REFUNDS_API_URL the address of the refunds API?" in ran.err
+
+
+def test_the_key_appears_in_no_output(api: FakeApi, refunds: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REFUNDS_API_KEY", "rfk_very_secret")
+    api.on("GET", f"/v1/refunds/{refund()['id']}", (500, {"code": "INTERNAL", "detail": "x"}))
+
+    for command in (("show", refund()["id"]), ("list",), ("config",)):
+        ran = refunds(*command)
+        assert "rfk_very_secret" not in ran.out + ran.err
+
+
+def test_config_masks_secrets(refunds: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRIPE_API_KEY", "sk_test_abcdef")
+
+    ran = refunds("config")
+
+    assert ran.code == 0 and "sk_test_abcdef" not in ran.out and "********" in ran.out
+
+
+def test_config_names_the_contradiction(refunds: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRIPE_API_KEY", "sk_live_abcdef")
+
+    ran = refunds("config")
+
+    assert ran.code == 2 and "REFUNDS_MODE" in ran.err and "sk_live_abcdef" not in ran.err
+
+
+def test_migrate_needs_a_database(refunds: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+
+    ran = refunds("migrate")
+
+    assert ran.code == 2 and "DATABASE_URL" in ran.err
+
+
+def test_help_documents_the_exit_codes(refunds: Runner) -> None:
+    assert "Exit codes: 0 done; 1 the API refused" in " ".join(refunds("--help").out.split())
