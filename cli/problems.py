@@ -67,7 +67,9 @@ def _line(http_status: int, body: dict[str, Any]) -> str:
     detail = str(body.get("detail") or body.get("title") or "The API gave no reason.").strip()
     remedy = body.get("remedy") or (CATALOGUE[Code(code)].remedy if code in CATALOGUE else "")
     head = f"{code} ({field})" if field else code
-    return f"{head}: {_sentence(detail)} {_sentence(str(remedy))}".strip()
+    others = [str(other.get("field")) for other in body.get("errors") or () if other.get("field") != field]
+    also = f" Also wrong: {', '.join(dict.fromkeys(others))}." if others else ""
+    return f"{head}: {_sentence(detail)} {_sentence(str(remedy))}".strip() + also
 
 
 def _sentence(text: str) -> str:

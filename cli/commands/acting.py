@@ -9,8 +9,7 @@ from cli import refund_view
 from cli.client import Api
 from cli.options import Json, Note, RefundId, Yes, confirm
 from cli.output import Output
-from cli.problems import Misused, Refused
-from refunds.errors import Code
+from cli.problems import Misused
 from refunds.money import Money, format_money, parse_amount
 from refunds.reasons import Reason
 
@@ -39,7 +38,7 @@ def _decide(verdict: str, refund: str, note: str | None, *, signal: bool, yes: b
             "note": note,
             "deliver": "signal" if signal else "update",
         }
-        _answer(out, refund, api.act(refund, "decisions", body), api)
+        _answer(out, api.act(refund, "decisions", body))
 
 
 def revise(
@@ -72,7 +71,7 @@ def revise(
             "note": note,
         }
         out.say(f"New terms asked for: {', '.join(changes) or 'none'}.")
-        _answer(out, refund, api.act(refund, "revisions", body), api)
+        _answer(out, api.act(refund, "revisions", body))
 
 
 def _typed_amount(amount: str | None, currency: str | None, locale: str, *, full: bool) -> Money | None:
@@ -112,7 +111,7 @@ def consent(
         _show_terms(out, found)
         confirm(out, f"Did the customer {'agree to' if agree else 'decline'} these terms?", yes=yes)
         body = {"agreed": agree, "terms_hash": found.get("terms_hash")}
-        _answer(out, refund, api.act(refund, "consent", body), api)
+        _answer(out, api.act(refund, "consent", body))
 
 
 def settle(
@@ -138,13 +137,10 @@ def settle(
             "processor_refund_id": refunded,
             "evidence": evidence or f"refund {refunded} in the processor's dashboard",
         }
-        try:
-            answer = api.act(refund, "settlement", body)
-        except Refused as refusal:
-            if refusal.code == Code.SECOND_PERSON_REQUIRED:
-                out.say("Recorded. It counts once another settler says the same.")
-            raise
-        _answer(out, refund, answer, api)
+        answer = api.act(refund, "settlement", body)
+        if missing := answer.get("waits_for"):
+            out.say(f"Recorded. It counts after {missing}.")
+        _answer(out, answer)
 
 
 def withdraw(refund: RefundId, yes: Yes = False, as_json: Json = False) -> None:
@@ -153,7 +149,7 @@ def withdraw(refund: RefundId, yes: Yes = False, as_json: Json = False) -> None:
     with Api() as api:
         _show_terms(out, api.refund(refund))
         confirm(out, "Withdraw it?", yes=yes)
-        _answer(out, refund, api.act(refund, "withdrawal", {}), api)
+        _answer(out, api.act(refund, "withdrawal", {}))
 
 
 def _show_terms(out: Output, refund: dict[str, Any]) -> None:
@@ -162,9 +158,12 @@ def _show_terms(out: Output, refund: dict[str, Any]) -> None:
         refund_view.show_terms(out, refund)
 
 
-def _answer(out: Output, refund: str, answer: Any, api: Api) -> None:
+def _answer(out: Output, answer: dict[str, Any]) -> None:
+    """The API's answer as it is, or how the refund stands now in one sentence."""
     if out.as_json:
         out.json(answer)
         return
-    now = api.refund(refund)
-    out.say(f"{refund} is {now['status']}{': ' + refund_view.waiting(now) if refund_view.waiting(now) else ''}.")
+    refund = answer.get("refund")
+    now = refund if isinstance(refund, dict) else answer
+    what = refund_view.waiting(now)
+    out.say(f"{now['id']} is {now['status']}{f', waiting for {what}' if what and not now.get('final') else ''}.")

@@ -32,7 +32,7 @@ def resume(reason: ReasonText, yes: Yes = False, as_json: Json = False) -> None:
 
 def _control(stopped: bool, reason: str, out: Output) -> None:
     with Api() as api:
-        answer = api.put("/v1/controls", {"scope": "everything", "stopped": stopped, "reason": reason})
+        answer = api.put("/v1/controls", {"scope": "everything", "state": "stopped" if stopped else "running", "reason": reason})
     _show_controls(out, answer)
 
 
@@ -47,11 +47,13 @@ def _show_controls(out: Output, answer: Any) -> None:
         out.json(answer)
         return
     for control in answer.get("controls", [answer]):
-        out.fields([(name, control.get(name)) for name in ("scope", "stopped", "mode", "reason", "changed_by", "changed_at")])
-    if unconfirmed := answer.get("open_attempts"):
+        out.fields([(name, control.get(name)) for name in ("scope", "state", "mode", "reason", "changed_by", "changed_at")])
+    if under_way := answer.get("calls_in_flight"):
         out.heading("Calls that had already started")
-        columns = ("refund_id", "id", "opened_at", "send_by", "may_still_send")
-        out.table(columns, [[call.get(name) for name in columns] for call in unconfirmed])
+        columns = ("refund", "attempt", "opened_at", "confirmed", "may_still_send")
+        out.table([name.replace("_", " ") for name in columns], [[call.get(name) for name in columns] for call in under_way])
+    if answer.get("resumed"):
+        out.say(f"{answer['resumed']} held refunds go on.")
 
 
 orders = typer.Typer(help="The merchant's orders.", no_args_is_help=True)
@@ -191,8 +193,8 @@ def check_policy(file: File, as_json: Json = False) -> None:
 @policy.command("publish")
 def publish_policy(
     file: File,
+    note: Annotated[str, typer.Option("--note", help="Why; it is recorded.")],
     effective: Annotated[str | None, typer.Option("--effective", metavar="TIME", help="RFC 3339; at once by default.")] = None,
-    note: Annotated[str, typer.Option("--note", help="Why; it is recorded.")] = "",
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:

@@ -8,6 +8,7 @@ from tests.cli.conftest import FakeApi, Ran, Runner, refund
 
 ID = refund()["id"]
 HASH = refund()["terms_hash"]
+ANSWER = {"status": "approved", "refund": refund(status="approved", next_step="$120.00 approved, about to be submitted")}
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def waiting(api: FakeApi) -> FakeApi:
     """One refund that waits for a reviewer."""
     api.on("GET", f"/v1/refunds/{ID}", (200, refund()))
     for what in ("decisions", "revisions", "consent", "settlement", "withdrawal"):
-        api.on("POST", f"/v1/refunds/{ID}/{what}", (200, {"refund": ID, "status": "approved"}))
+        api.on("POST", f"/v1/refunds/{ID}/{what}", (200, ANSWER))
     return api
 
 
@@ -34,6 +35,7 @@ def test_approve_shows_the_exact_terms_and_sends_their_hash(waiting: FakeApi, re
     ran = refunds("approve", ID, "--note", "looks right")
 
     assert ran.code == 0 and "$120.00 (12000 USD in the processor's unit)" in ran.out and HASH in ran.out
+    assert ran.err == f"{ID} is approved, waiting for $120.00 approved, about to be submitted.\n"
     sent = {"verdict": "approve", "terms_hash": HASH, "note": "looks right", "deliver": "update"}
     assert waiting.sent("POST") == [(f"/v1/refunds/{ID}/decisions", sent)]
 
@@ -59,7 +61,7 @@ def test_deny_by_signal_for_a_script(waiting: FakeApi, refunds: Runner) -> None:
 
     sent = {"verdict": "deny", "terms_hash": HASH, "deliver": "signal"}
     assert waiting.sent("POST") == [(f"/v1/refunds/{ID}/decisions", sent)]
-    assert json.loads(ran.out) == {"refund": ID, "status": "approved"}, "stdout holds the answer and nothing else"
+    assert json.loads(ran.out) == ANSWER, "stdout holds the answer and nothing else"
 
 
 def test_terms_that_changed_meanwhile_are_refused_by_name(waiting: FakeApi, refunds: Runner) -> None:
@@ -139,7 +141,7 @@ def test_settle_refunded_names_the_processors_id(waiting: FakeApi, refunds: Runn
 
 
 def test_settle_not_refunded_needs_evidence_and_a_second_person(waiting: FakeApi, refunds: Runner) -> None:
-    waiting.on("POST", f"/v1/refunds/{ID}/settlement", (409, {"code": "SECOND_PERSON_REQUIRED", "detail": "Another must say so."}))
+    waiting.on("POST", f"/v1/refunds/{ID}/settlement", (202, ANSWER | {"waits_for": "a second person who says the same"}))
 
     assert refunds("settle", ID, "--not-refunded", "--yes").code == 2
     assert refunds("settle", ID, "--yes").code == 2
@@ -147,5 +149,5 @@ def test_settle_not_refunded_needs_evidence_and_a_second_person(waiting: FakeApi
     assert waiting.sent("POST") == []
 
     ran = refunds("settle", ID, "--not-refunded", "--evidence", "not in the list", "--yes")
-    assert ran.code == 1 and "Recorded. It counts once another settler says the same." in ran.err
+    assert ran.code == 0 and "Recorded. It counts after a second person who says the same." in ran.err
     assert waiting.sent("POST") == [(f"/v1/refunds/{ID}/settlement", {"outcome": "not_refunded", "evidence": "not in the list"})]

@@ -5,15 +5,15 @@ from pathlib import Path
 
 from tests.cli.conftest import FakeApi, Runner
 
-STOPPED = {"scope": "everything", "stopped": True, "mode": "live", "reason": "fire", "changed_by": "pr_1", "changed_at": "t"}
+STOPPED = {"scope": "everything", "state": "stopped", "mode": "live", "reason": "fire", "changed_by": "pr_1", "changed_at": "t"}
 
 
 def test_stop_never_asks_and_lists_what_had_started(api: FakeApi, refunds: Runner) -> None:
-    api.on("PUT", "/v1/controls", (200, STOPPED | {"open_attempts": [{"id": "att_1", "refund_id": "rf_1", "may_still_send": False}]}))
+    api.on("PUT", "/v1/controls", (200, STOPPED | {"calls_in_flight": [{"attempt": "att_1", "refund": "rf_1", "may_still_send": False}]}))
 
     ran = refunds("stop", "--reason", "fire")
 
-    assert api.sent("PUT") == [("/v1/controls", {"scope": "everything", "stopped": True, "reason": "fire"})]
+    assert api.sent("PUT") == [("/v1/controls", {"scope": "everything", "state": "stopped", "reason": "fire"})]
     assert ran.code == 0 and "rf_1" in ran.out and "att_1" in ran.out
 
 
@@ -22,10 +22,11 @@ def test_a_stop_without_a_reason_is_not_sent(api: FakeApi, refunds: Runner) -> N
 
 
 def test_resume_asks_for_yes(api: FakeApi, refunds: Runner) -> None:
-    api.on("PUT", "/v1/controls", (200, STOPPED | {"stopped": False}))
+    api.on("PUT", "/v1/controls", (200, STOPPED | {"state": "running", "resumed": 2}))
 
-    assert refunds("resume", "--reason", "out", "--yes").code == 0
-    assert api.sent("PUT") == [("/v1/controls", {"scope": "everything", "stopped": False, "reason": "out"})]
+    ran = refunds("resume", "--reason", "out", "--yes")
+    assert ran.code == 0 and "2 held refunds go on" in ran.err
+    assert api.sent("PUT") == [("/v1/controls", {"scope": "everything", "state": "running", "reason": "out"})]
 
 
 def test_orders_are_sent_one_by_one_under_their_own_id(api: FakeApi, refunds: Runner, tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_a_policy_that_is_wrong_is_not_published(api: FakeApi, refunds: Runner, 
     bad = tmp_path / "bad.yaml"
     bad.write_text("name: x\n")
 
-    assert (refunds("policy", "publish", str(bad), "--yes").code, api.calls) == (2, [])
+    assert (refunds("policy", "publish", str(bad), "--note", "x", "--yes").code, api.calls) == (2, [])
 
 
 def test_publish_sends_the_text_as_it_is(api: FakeApi, refunds: Runner, tmp_path: Path) -> None:

@@ -17,6 +17,13 @@ def test_a_refusal_is_one_line_with_code_field_and_remedy(api: FakeApi, refunds:
     assert ran.err == "IDEMPOTENCY_KEY_REUSED (Idempotency-Key): It was used before. Use a new key.\n"
 
 
+def test_further_fields_that_are_wrong_are_named(api: FakeApi, refunds: Runner) -> None:
+    errors = [{"field": "amount"}, {"field": "currency"}, {"field": "lines.0.id"}]
+    api.on("GET", "/v1/controls", (422, {"code": "INVALID_FIELD", "field": "amount", "detail": "x", "remedy": "y", "errors": errors}))
+
+    assert refunds("controls").err == "INVALID_FIELD (amount): x. y. Also wrong: currency, lines.0.id.\n"
+
+
 def test_a_refusal_without_a_remedy_gets_the_catalogues(api: FakeApi, refunds: Runner) -> None:
     api.on("GET", "/v1/controls", (401, {"code": "UNAUTHENTICATED", "detail": "The key is unknown."}))
 
@@ -55,7 +62,7 @@ def test_address_and_key_are_found_in_the_stacks_files(
     monkeypatch.delenv("REFUNDS_API_KEY")
     monkeypatch.setenv("REFUNDS_HOME", str(tmp_path))
     (tmp_path / "stack.json").write_text(f'{{"addresses": {{"api": "{api.url}"}}}}')
-    api.on("GET", "/v1/controls", (200, {"stopped": False}))
+    api.on("GET", "/v1/controls", (200, {"controls": [{"state": "running"}]}))
 
     without = refunds("controls")
     (tmp_path / "admin-key").write_text("rfk_admin\n")
