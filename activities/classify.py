@@ -4,11 +4,9 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
-from activities.classifiers.base import Classifier, ReadingContext
+from activities.classifiers import Classifier, ReadingContext
 from refunds.messages import Step, StepInput
-from store.changes import read_refund
 from store.classifying import Classifying
-from store.texts import Texts
 
 
 @dataclass(frozen=True)
@@ -16,16 +14,13 @@ class Classify:
     """The step of the ``classify`` role."""
 
     store: Classifying
-    texts: Texts
     classifier: Classifier
 
     @activity.defn(name=Step.CLASSIFY)
     async def classify(self, step: StepInput) -> None:
         """Read the text and keep the answer; a failure of the reader is an answer, too. A text that was read is not read again."""
-        async with self.store.database.begin() as connection:
-            row = await read_refund(connection, step.refund)
-            written = await self.texts.read(connection, step.refund)
-        if await self.store.is_classified(step.refund):
+        unread = await self.store.unread(step.refund)
+        if unread is None:
             return
-        classification = await self.classifier.classify(written.get("message", ""), ReadingContext(currency=row["currency"]))
-        await self.store.save(step.refund, classification)
+        message, currency = unread
+        await self.store.save(step.refund, await self.classifier.classify(message, ReadingContext(currency=currency)))

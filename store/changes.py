@@ -104,10 +104,10 @@ class Change:
             self._row |= self._set
             self._set = {}
         if self._entries:
-            await connection.execute(insert(ledger), self._entries)
+            await connection.execute(insert(ledger).inline(), self._entries)
             self._entries = []
         if self._outbox:
-            await connection.execute(insert(outbox), self._outbox)
+            await connection.execute(insert(outbox).inline(), self._outbox)
             self._outbox = []
 
 
@@ -156,7 +156,7 @@ async def read_refund(connection: AsyncConnection, refund_id: str) -> RowMapping
 async def enter(connection: AsyncConnection, type_: str, at: datetime, *, actor: str, on_behalf_of: str | None = None, **data: Any) -> None:
     """Enter something in the ledger that belongs to no refund."""
     await connection.execute(
-        insert(ledger).values(at=at, type=type_, actor=actor, on_behalf_of=on_behalf_of, data=plain(data), refund_id=None)
+        insert(ledger).inline().values(at=at, type=type_, actor=actor, on_behalf_of=on_behalf_of, data=plain(data), refund_id=None)
     )
 
 

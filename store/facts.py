@@ -1,5 +1,6 @@
 """Gathering the facts one decision rests on, from what is stored and from the live reading. Read under the locks of the quote."""
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -7,7 +8,7 @@ from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from refunds.classification import Classification, Intent, Proposal
+from refunds.classification import Classification, Intent, Proposal, Reading
 from refunds.facts import CustomerFacts, Facts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
 from refunds.orders import Order
 from refunds.policy import Policy
@@ -18,15 +19,31 @@ from refunds.status import RESERVING, Status
 from store.changes import Change
 from store.tables import classifications, customers, orders, refunds, revisions
 
+
+@dataclass(frozen=True, slots=True)
+class StoredReading:
+    """What a reader made of a text: whether it names an order, and which of this customer's that is."""
+
+    classification: Classification
+    names_an_order: bool
+    order_id: str | None
+
+    @property
+    def reading(self) -> Reading | None:
+        """The reading, or ``None`` when no reader answered properly."""
+        return self.classification.reading
+
+
 _COUNTED = sorted(status.value for status in RESERVING | {Status.SUCCEEDED})
 DUPLICATE_WITHIN = timedelta(hours=24)
 """Two refunds of the same payment and amount within this time may be one wish asked twice: a person looks."""
 
 
-async def reading_of(connection: AsyncConnection, refund_id: str) -> Classification | None:
-    """The classification of a refund's text, or ``None`` when there is none."""
-    body = (await connection.execute(select(classifications.c.body).where(classifications.c.refund_id == refund_id))).scalar_one_or_none()
-    return None if body is None else Classification.model_validate(body)
+async def reading_of(connection: AsyncConnection, refund_id: str) -> StoredReading | None:
+    """The classification of a refund's text without the words it quotes, or ``None`` when there is none."""
+    query = select(classifications).where(classifications.c.refund_id == refund_id)
+    row = (await connection.execute(query)).mappings().one_or_none()
+    return None if row is None else StoredReading(Classification.model_validate(row["body"]), row["names_an_order"], row["order_id"])
 
 
 async def gather(
@@ -43,7 +60,7 @@ async def gather(
     reason: Reason | None,
     asked_by_customer: bool,
     extracted: bool,
-    classification: Classification | None,
+    stored: StoredReading | None,
 ) -> Facts:
     """Gather everything for one decision. ``asked_by_customer`` is false for terms that a reviewer wrote: those need to be asked for anew."""
     row = change.row
@@ -77,16 +94,16 @@ async def gather(
             refunds_made=sum(1 for r in state.refunds if r.state.counts),
         ),
         customer=customer,
-        reading=None if classification is None else _reading(classification, row, order, extracted=extracted),
+        reading=None if stored is None else _reading(stored, row, order, extracted=extracted),
     )
 
 
-def _reading(classification: Classification, row: dict[str, Any], order: RowMapping, *, extracted: bool) -> ReadingFacts:
-    reading = classification.reading
+def _reading(stored: StoredReading, row: dict[str, Any], order: RowMapping, *, extracted: bool) -> ReadingFacts:
+    reading = stored.reading
     if reading is None:
         return ReadingFacts(failed=True, intent=None, proposal=None, confidence=0)
     contradictions: list[str] = []
-    if reading.order_reference and reading.order_reference.lstrip("#").casefold() != str(order["external_ref"]).lstrip("#").casefold():
+    if stored.names_an_order and stored.order_id != order["id"]:
         contradictions.append("order")
     if not extracted and reading.amount is not None and row["amount"] is not None:
         other_currency = reading.currency is not None and reading.currency.upper() != row["currency"]

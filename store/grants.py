@@ -59,8 +59,9 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     CLASSIFY: {
         "refunds": (READ, "UPDATE (version, run_checked_at)"),
-        "texts": (READ,),
-        "customer_keys": (READ,),
+        "texts": (READ, ADD),
+        "customer_keys": (READ, ADD),
+        "orders": (READ,),
         "classifications": (READ, ADD),
         "ledger": (ADD,),
         "outbox": (ADD,),

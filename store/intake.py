@@ -87,7 +87,9 @@ async def accept(
         assert replay is not None
         return replay
     await connection.execute(
-        insert(ledger).values(
+        insert(ledger)
+        .inline()
+        .values(
             at=now,
             type="refund_received",
             refund_id=refund_id,

@@ -1,7 +1,6 @@
 """Policy versions: published once, never edited. The one in force is the newest whose effective date has come."""
 
 from datetime import datetime
-from functools import lru_cache
 
 from sqlalchemy import insert, select
 from sqlalchemy.engine import RowMapping
@@ -11,9 +10,6 @@ from refunds.clock import Clock
 from refunds.policy import Policy, load_policy, policy_hash
 from store.changes import enter
 from store.tables import policy_versions
-
-parse_cached = lru_cache(maxsize=32)(load_policy)
-"""Parse a policy's source; versions never change, so the parsed form is kept."""
 
 
 async def in_force(connection: AsyncConnection, at: datetime) -> tuple[RowMapping, Policy]:
@@ -32,7 +28,7 @@ async def in_force(connection: AsyncConnection, at: datetime) -> tuple[RowMappin
     )
     if row is None:
         raise LookupError("no policy version is in force; publish one with: refunds policy publish")
-    return row, parse_cached(row["source"])
+    return row, load_policy(row["source"])
 
 
 async def publish(

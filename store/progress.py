@@ -8,7 +8,6 @@ from sqlalchemy import select, update
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from refunds.classification import Classification
 from refunds.errors import Code, RefundError
 from refunds.messages import Situation, Step
 from refunds.processor import PaymentState
@@ -18,7 +17,7 @@ from store import controls, quoting, snapshots
 from store.changes import Change, announce, lock_payment, lock_refund, read_refund
 from store.db import Database
 from store.deadlines import climb, remind_of_waiting
-from store.facts import reading_of
+from store.facts import StoredReading, reading_of
 from store.requirements import revision_of
 from store.situations import situation
 from store.tables import decisions, instructions, orders, payments
@@ -40,21 +39,19 @@ class Steps:
             row = await read_refund(connection, refund_id)
             if row["status"] != Status.RECEIVED:
                 return situation(dict(row))
-            classification = await reading_of(connection, refund_id) if row["has_text"] else None
-            if row["has_text"] and classification is None:
+            stored = await reading_of(connection, refund_id) if row["has_text"] else None
+            if row["has_text"] and stored is None:
                 return situation(dict(row), needs=Step.CLASSIFY)
-            payment_id = row["payment_id"] or await self._resolve(connection, row, classification)
+            payment_id = row["payment_id"] or await self._resolve(connection, row, stored)
             if payment_id is None:
                 change = await lock_refund(connection, refund_id, self.database.clock.now)
                 if change.status is Status.RECEIVED:
                     change.put(run_seen_at=change.at)
                     await quoting.to_a_person(connection, change, "nobody could tell which payment is meant")
                 return await self._saved(connection, change)
-            return await self._quote_first(connection, refund_id, payment_id, classification)
+            return await self._quote_first(connection, refund_id, payment_id, stored)
 
-    async def _quote_first(
-        self, connection: AsyncConnection, refund_id: str, payment_id: str, classification: Classification | None
-    ) -> Situation:
+    async def _quote_first(self, connection: AsyncConnection, refund_id: str, payment_id: str, stored: StoredReading | None) -> Situation:
         await lock_payment(connection, payment_id)
         change = await lock_refund(connection, refund_id, self.database.clock.now)
         if change.status is not Status.RECEIVED:
@@ -63,7 +60,7 @@ class Steps:
         if state is None:
             return situation(change.row | {"payment_id": payment_id}, needs=Step.READ_PAYMENT)
         change.put(run_seen_at=change.at)
-        await quoting.quote(connection, self.settings, change, quoting.asked_at_first(change, classification, payment_id), state)
+        await quoting.quote(connection, self.settings, change, quoting.asked_at_first(change, stored, payment_id), state)
         return await self._saved(connection, change)
 
     async def _fresh(self, connection: AsyncConnection, change: Change, payment_id: str) -> PaymentState | None:
@@ -76,17 +73,17 @@ class Steps:
         await announce(connection, change.id)
         return situation(change.row)
 
-    async def _resolve(self, connection: AsyncConnection, row: RowMapping, classification: Classification | None) -> str | None:
+    async def _resolve(self, connection: AsyncConnection, row: RowMapping, stored: StoredReading | None) -> str | None:
         """The payment a ticket means: only through an order of the same customer that the text names, and only when that has one payment."""
-        reading = classification.reading if classification else None
-        reference = reading.order_reference if reading else None
-        wanted = orders.c.id == row["order_id"] if row["order_id"] else orders.c.external_ref == (reference or "").lstrip("#")
+        order_id = row["order_id"] or (stored.order_id if stored else None)
+        if order_id is None:
+            return None
         found = (
             (
                 await connection.execute(
                     select(payments)
                     .join(orders, orders.c.id == payments.c.order_id)
-                    .where(wanted, orders.c.customer_id == row["customer_id"])
+                    .where(orders.c.id == order_id, orders.c.customer_id == row["customer_id"])
                 )
             )
             .mappings()

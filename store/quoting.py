@@ -12,7 +12,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from refunds.classification import Classification, Source
+from refunds.classification import Source
 from refunds.errors import Code, RefundError
 from refunds.facts import Facts, PolicyDecision, Review, Rung
 from refunds.money import Money, requested
@@ -25,7 +25,7 @@ from refunds.terms import OperationKind, Terms
 from store import policies, snapshots
 from store.changes import SYSTEM, Change
 from store.claims import refundable_of
-from store.facts import gather, reading_of
+from store.facts import StoredReading, gather, reading_of
 from store.requirements import APPROVE, CONSENT, advance_to_unmet, enter_review, record_decision
 from store.tables import customers, orders, payments, revisions
 
@@ -47,7 +47,7 @@ class Asked:
     extracted: bool = False
 
 
-def asked_at_first(change: Change, classification: Classification | None, payment_id: str) -> Asked:
+def asked_at_first(change: Change, stored: StoredReading | None, payment_id: str) -> Asked:
     """What the request itself asks for: the caller's fields, or for a ticket what the reader found."""
     row = change.row
     asked = Asked(
@@ -60,7 +60,7 @@ def asked_at_first(change: Change, classification: Classification | None, paymen
     )
     if row["details"]["kind"] != "ticket":
         return asked
-    reading = classification.reading if classification else None
+    reading = stored.reading if stored else None
     return replace(asked, amount=reading.amount if reading else None, reason=reading.reason if reading else None, extracted=True)
 
 
@@ -101,7 +101,6 @@ async def quote(
     payment = (await connection.execute(select(payments).where(payments.c.id == asked.payment_id))).mappings().one()
     order = (await connection.execute(select(orders).where(orders.c.id == payment["order_id"]))).mappings().one()
     figures = await refundable_of(connection, asked.payment_id, state, besides=change.id)
-    classification = await reading_of(connection, change.id)
     unstated = asked.amount is None and not asked.full
     amount = figures.remaining if asked.full else asked.amount or 0
     if asked.amount is not None:
@@ -119,7 +118,7 @@ async def quote(
         reason=asked.reason,
         asked_by_customer=asked.by_customer,
         extracted=asked.extracted,
-        classification=classification,
+        stored=await reading_of(connection, change.id),
     )
     decision = evaluate(policy, facts)
     if state.raw_status == "missing":
@@ -167,7 +166,7 @@ async def _write(
         "terms_hash": terms.hash if terms else None,
         "policy_version": version["version"],
         "policy_hash": version["hash"],
-        "facts": facts.plain(),
+        "facts": _recorded(facts),
         "decision": decision.plain(),
         "author_id": asked.author,
         "loosened": _loosened(change, asked, facts),
@@ -235,6 +234,14 @@ async def _move(
             role="customer",
         )
     await advance_to_unmet(connection, change, row)
+
+
+def _recorded(facts: Facts) -> dict[str, Any]:
+    """The facts as they are kept: of what a reader noticed only how much, because its words may quote the customer (promise P9)."""
+    plain = facts.plain()
+    if plain["reading"] is not None:
+        plain["reading"] |= {name: len(plain["reading"][name]) for name in ("manipulation", "contradictions")}
+    return plain
 
 
 def _consented_by_asking(facts: dict[str, Any]) -> bool:

@@ -76,7 +76,7 @@ def sufficient(required: Required, recorded: list[RowMapping], terms_hash: str) 
     people = required.review.people if required.review else 1
     if (required.consent and not consents) or len({d["person"] for d in judged}) < people:
         return None
-    return (consents if required.consent else []) + judged
+    return consents + judged
 
 
 async def record_decision(

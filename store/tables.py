@@ -257,7 +257,11 @@ classifications = Table(
     "classifications",
     metadata,
     _text("refund_id", ForeignKey("refunds.id"), primary_key=True),
+    # Without the words it quotes: those are sealed among the texts, under the kind "reading".
     Column("body", JSONB, nullable=False),
+    # The order of this customer that the text names, if it names one at all.
+    Column("names_an_order", Boolean, nullable=False),
+    _text("order_id", ForeignKey("orders.id"), nullable=True),
     _at("recorded_at"),
 )
 

@@ -73,7 +73,9 @@ async def make_workers(client: Client, parts: Parts, roles: Sequence[WorkerRole]
         workers.append(_worker(client, QUEUE_PAYMENTS, grace, activities=activities))
     if WorkerRole.CLASSIFY in roles:
         database = await parts.database(WorkerRole.CLASSIFY)
-        step = Classify(Classifying(database), Texts(parts.settings.text_key, parts.clock), make_classifier(parts.settings))
+        classifier = make_classifier(parts.settings)
+        parts.stack.push_async_callback(classifier.aclose)
+        step = Classify(Classifying(database, Texts(parts.settings.text_key, parts.clock)), classifier)
         workers.append(_worker(client, QUEUE_CLASSIFY, grace, activities=[step.classify]))
     if WorkerRole.REFUNDS in roles:
         parts.refunds = await parts.database(WorkerRole.REFUNDS)

@@ -200,7 +200,7 @@ class RefundWorkflow:
                 updates.append(key.value_set(value) if value else key.value_unset())
                 self._shown[key.name] = value or None
         if updates:
-            cast(Any, workflow.upsert_search_attributes)(updates)
+            cast(Any, workflow).upsert_search_attributes(updates)
         workflow.set_current_details(_words(now))
 
 

@@ -216,7 +216,10 @@ def upgrade() -> None:
         "classifications",
         sa.Column("refund_id", sa.Text(), nullable=False),
         sa.Column("body", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("names_an_order", sa.Boolean(), nullable=False),
+        sa.Column("order_id", sa.Text(), nullable=True),
         sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["order_id"], ["orders.id"], name=op.f("fk_classifications_order_id")),
         sa.ForeignKeyConstraint(["refund_id"], ["refunds.id"], name=op.f("fk_classifications_refund_id")),
         sa.PrimaryKeyConstraint("refund_id", name=op.f("pk_classifications")),
     )
