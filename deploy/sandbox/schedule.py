@@ -20,6 +20,7 @@ def run_due(state: State, outbox: Outbox) -> int:
         now = state.clock.now_ms()
         row = state.db.execute("SELECT seq, id, action FROM schedule WHERE due_ms <= ? ORDER BY due_ms, seq LIMIT 1", (now,)).fetchone()
         if row is None:
+            state.settled()
             return done
         try:
             with state.transaction():
@@ -47,5 +48,6 @@ def _act(work: Work, object_id: str, action: dict[str, str | None]) -> None:
 async def run(state: State, outbox: Outbox) -> None:
     """Looks for due things, for ever."""
     while True:
-        run_due(state, outbox)
+        if state.is_due():
+            run_due(state, outbox)
         await asyncio.sleep(TICK_SECONDS)

@@ -73,6 +73,7 @@ class State:
         self.db.executescript(
             "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=4000;" + _SCHEMA
         )
+        self.next_due_ms: int | None = self._earliest()
         self.clock = Clock(self.setting("clock_shift_ms", 0))
 
     def close(self) -> None:
@@ -183,6 +184,18 @@ class State:
     def plan(self, due_ms: int, object_id: str, action: dict[str, Any]) -> None:
         """Something that happens by itself later, such as a pending refund that fails."""
         self.db.execute("INSERT INTO schedule (due_ms, id, action) VALUES (?, ?, ?)", (due_ms, object_id, dumps(action)))
+        self.next_due_ms = due_ms if self.next_due_ms is None else min(self.next_due_ms, due_ms)
+
+    def _earliest(self) -> int | None:
+        return self.db.execute("SELECT min(due_ms) FROM schedule").fetchone()[0]
+
+    def is_due(self) -> bool:
+        """Whether something planned may be due. Costs no statement, so that it can be asked all the time."""
+        return self.next_due_ms is not None and self.next_due_ms <= self.clock.now_ms()
+
+    def settled(self) -> None:
+        """To be called once everything due was done: looks up what comes next."""
+        self.next_due_ms = self._earliest()
 
     def wipe(self) -> None:
         """Forgets everything but whose account this is."""

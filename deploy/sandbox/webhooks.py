@@ -12,7 +12,7 @@ import time
 import httpx
 
 from deploy.sandbox.faults import WEBHOOK, Faults
-from deploy.sandbox.state import State, dumps
+from deploy.sandbox.state import State
 from deploy.sandbox.words import words
 
 RETRY_AFTER_MS = (1_000, 5_000, 30_000, 300_000, 1_800_000, 7_200_000, 21_600_000, 43_200_000, 86_400_000)
@@ -95,17 +95,16 @@ class Outbox:
             return False
         now = self._state.clock.now_ms()
         row = self._state.db.execute(
-            "SELECT seq, event, attempt FROM deliveries WHERE state = 'due' AND due_ms <= ? ORDER BY due_ms, seq LIMIT 1",
+            "SELECT d.seq, d.attempt, o.body FROM deliveries d JOIN objects o ON o.id = d.event "
+            "WHERE d.state = 'due' AND d.due_ms <= ? ORDER BY d.due_ms, d.seq LIMIT 1",
             (now,),
         ).fetchone()
         if row is None:
             return False
-        seq, event_id, attempt = row
-        event = self._state.get("event", event_id)
-        delivered = event is not None and await self._post(client, self.url, dumps(event))
-        if delivered:
+        seq, attempt, payload = row
+        if await self._post(client, self.url, payload):
             self._state.db.execute("UPDATE deliveries SET state = 'done' WHERE seq = ?", (seq,))
-        elif attempt < len(RETRY_AFTER_MS) and event is not None:
+        elif attempt < len(RETRY_AFTER_MS):
             self._state.db.execute(
                 "UPDATE deliveries SET attempt = attempt + 1, due_ms = ? WHERE seq = ?",
                 (self._state.clock.now_ms() + RETRY_AFTER_MS[attempt], seq),
