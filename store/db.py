@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 from sqlalchemy import text
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL, RowMapping, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -19,6 +19,13 @@ from refunds.settings import Settings
 
 SCHEMA_REVISION = "0001"
 """The migration this code was written for. A process refuses to start on any other."""
+
+
+Connection = AsyncConnection
+"""A connection inside a transaction, as every store function takes it; so named for packages that must not know SQL's library."""
+
+Row = RowMapping
+"""A row by column names."""
 
 
 class SchemaMismatch(RuntimeError):
