@@ -63,7 +63,7 @@ async def preview(connection: AsyncConnection, clock: Clock, refund_id: str, sta
         reason=asked.reason,
         asked_by_customer=True,
         extracted=False,
-        classification=None,
+        stored=None,
     )
     return Preview(
         operation=OperationKind.RELEASE if state.status is PaymentStatus.AUTHORISED else OperationKind.REFUND,

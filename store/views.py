@@ -171,8 +171,8 @@ async def instruction(connection: AsyncConnection, instruction_id: str) -> RowMa
 
 async def open_by_status(connection: AsyncConnection) -> dict[str, int]:
     """How many refunds are not final, by status."""
-    query = select(refunds.c.status, func.count()).where(refunds.c.final_at.is_(None)).group_by(refunds.c.status)
-    return {status: count for status, count in await connection.execute(query)}
+    query = select(refunds.c.status, func.count().label("refunds")).where(refunds.c.final_at.is_(None)).group_by(refunds.c.status)
+    return {row.status: row.refunds for row in await connection.execute(query)}
 
 
 async def present_mode(connection: AsyncConnection) -> str:

@@ -1,0 +1,67 @@
+"""The application: its parts, its routes and its life."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+
+from api import contract, problems
+from api.limits import Limits
+from api.metrics import Metrics
+from api.middleware import Observed
+from api.orchestrator import Connect, Orchestrator, from_environment
+from api.routes import access, controls, deciding, health, orders, policy, quotes, refunds
+from api.services import Services
+from refunds.settings import Settings
+from store.db import Database, Listener
+from store.texts import Texts
+
+_DESCRIPTION = """Refunds that are approved by people, sent once, and recorded.
+
+Amounts are integers in the unit Stripe's API takes for the currency, always with their currency. Times are RFC 3339 in UTC. Errors are
+`application/problem+json` with a stable `code`. Unknown fields are refused."""
+
+
+def create_app(settings: Settings, database: Database, temporal: Connect = from_environment) -> FastAPI:
+    """Build the application on a database and a way to get a Temporal client (by default from the environment).
+
+    The caller keeps the database and closes it. Starting raises :class:`store.db.SchemaMismatch` on another schema revision, ``STORE_UNAVAILABLE``
+    without a database, and ``RuntimeError`` without ``REFUNDS_TEXT_KEY``; Temporal may be down.
+    """
+    texts = Texts(settings.text_key, database.clock)
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        await database.check_revision()
+        client = await temporal()
+        listener = Listener(database, "refund")
+        await listener.start()
+        app.state.services = Services(
+            settings=settings,
+            database=database,
+            texts=texts,
+            listener=listener,
+            orchestrator=Orchestrator(client, settings.temporal_ui_url),
+            metrics=metrics,
+            limits=Limits(settings.api_rate_per_minute),
+        )
+        try:
+            yield
+        finally:
+            await listener.stop()
+
+    app = FastAPI(
+        title="Durable refunds",
+        version=version("durable-refunds"),
+        description=_DESCRIPTION,
+        lifespan=life,
+        redirect_slashes=False,
+    )
+    app.add_middleware(Observed, metrics=metrics)
+    problems.install(app)
+    for part in (refunds, quotes, deciding, orders, controls, access, policy, health):
+        app.include_router(part.router)
+    contract.describe(app)
+    return app

@@ -1,0 +1,109 @@
+"""Reading what callers send: bounded in size and depth, plain JSON without its traps, then strictly the call's model."""
+
+import json
+import re
+from typing import Any, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+
+from api.problems import InvalidBody, clean, invalid
+from refunds.errors import Code, RefundError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_DRAINED = 16
+"""An oversized body is read on (and thrown away) up to this many times the cap, so that its sender reads the answer and not a broken connection."""
+
+_BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
+
+
+async def read_body(request: Request, cap: int) -> bytes:
+    """The body, of at most ``cap`` bytes whatever its headers say. Raises ``BODY_TOO_LARGE`` or, for another media type, ``MALFORMED_JSON``."""
+    media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    too_large = _declared(request) > cap
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        too_large = too_large or size > cap
+        if size > cap * _DRAINED:
+            break
+        if not too_large:
+            chunks.append(chunk)
+    if too_large:
+        raise RefundError(Code.BODY_TOO_LARGE, f"The body is larger than {cap} bytes.", largest_bytes=cap)
+    if media_type != "application/json":
+        raise RefundError(Code.MALFORMED_JSON, "Send the body as Content-Type: application/json.")
+    return b"".join(chunks)
+
+
+def _declared(request: Request) -> int:
+    declared = request.headers.get("content-length", "")
+    return int(declared) if declared.isascii() and declared.isdigit() and len(declared) < 20 else 0
+
+
+def parse(model: type[Model], raw: bytes) -> Model:
+    """Read one JSON object strictly as ``model``: no conversions, no unknown fields, no duplicate ones, no NaN, no NUL in text.
+
+    Raises ``MALFORMED_JSON``, :class:`api.problems.InvalidBody` with every problem found, or what the model's own checks raise.
+    """
+    text = check_json(raw)
+    try:
+        return model.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        raise invalid(error, fields=model.model_fields) from None
+
+
+def check_json(raw: bytes) -> str:
+    """Check what a model cannot see any more, and return the text."""
+    try:
+        text = raw.decode()
+        plain = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+    except UnicodeDecodeError:
+        raise RefundError(Code.MALFORMED_JSON, "The body is not UTF-8.") from None
+    except RecursionError:
+        raise RefundError(Code.MALFORMED_JSON, "The body is nested too deeply.") from None
+    except ValueError as error:
+        raise RefundError(Code.MALFORMED_JSON, f"The body is not JSON: {clean(str(error))}.") from None
+    if not isinstance(plain, dict):
+        raise RefundError(Code.MALFORMED_JSON, "The body is JSON but not an object.")
+    if "\\u" in text:  # a NUL or half a surrogate pair can only arrive escaped
+        _check_text(plain)
+    return text
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    known = dict(pairs)
+    if len(known) == len(pairs):
+        return known
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise _bad(clean(name), "This field is there twice; which one is meant cannot be told.")
+        seen.add(name)
+    raise AssertionError("fewer names than pairs means one is repeated")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _check_text(plain: dict[str, Any]) -> None:
+    waiting: list[tuple[str, Any]] = [("", plain)]
+    while waiting:
+        place, value = waiting.pop()
+        if isinstance(value, str):
+            if _BAD_TEXT.search(value):
+                raise _bad(place, "Text must not contain NUL or half a surrogate pair.")
+        elif isinstance(value, dict):
+            for name, item in value.items():
+                if _BAD_TEXT.search(name):
+                    raise _bad(place, "A name must not contain NUL or half a surrogate pair.")
+                waiting.append((f"{place}.{name}" if place else name, item))
+        elif isinstance(value, list):
+            waiting += [(f"{place}.{index}", item) for index, item in enumerate(value)]
+
+
+def _bad(field: str, detail: str) -> InvalidBody:
+    return InvalidBody([{"field": clean(field), "code": Code.INVALID_FIELD.value, "detail": detail}])

@@ -1,0 +1,132 @@
+"""One call: who makes it, by which key, and the transaction it works in.
+
+A call is authenticated in the same transaction that does its work, so that a revoked key never finishes something, and the hot path makes one trip less.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+from fastapi import Depends, Request
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from api.bodies import read_body
+from api.services import Services, services_of
+from refunds.errors import Code, RefundError
+from refunds.ids import Prefix, is_id
+from refunds.people import Actor, Role
+from store import decisions, principals
+from store.orders import OwnershipMismatch
+
+SEE_ALL = (Role.REVIEWER, Role.FRAUD, Role.SETTLER, Role.OPERATOR, Role.AUDITOR)
+"""Roles that see every refund; a requester sees those of its own integration."""
+
+READ_TEXT = (Role.REVIEWER, Role.AUDITOR)
+"""Roles that read what customers, agents and colleagues wrote."""
+
+
+class Call:
+    """A call on its way: give it to an endpoint with ``TheCall``."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.services: Services = services_of(request)
+        self._actor: Actor | None = None
+
+    @property
+    def actor(self) -> Actor:
+        """Who calls. Known once :meth:`begin` was entered."""
+        assert self._actor is not None
+        return self._actor
+
+    @property
+    def sees(self) -> str | None:
+        """The integration whose refunds are visible to the caller, or ``None`` for all."""
+        return None if self.actor.has(*SEE_ALL) else self.actor.integration
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether the caller may read what people wrote."""
+        return self.actor.has(*READ_TEXT)
+
+    async def body(self) -> bytes:
+        """The body, bounded. Read it before :meth:`begin`: a slow sender must not hold a transaction open."""
+        return await read_body(self.request, self.services.settings.api_max_body_bytes)
+
+    @asynccontextmanager
+    async def begin(self, *roles: Role) -> AsyncIterator[AsyncConnection]:
+        """Open the call's transaction, for a key that holds one of the roles.
+
+        Raises ``UNAUTHENTICATED``, ``RATE_LIMITED``, ``FORBIDDEN``, and ``STORE_UNAVAILABLE`` (nothing of the block is stored then).
+        """
+        limits, address = self.services.limits, self.request.client.host if self.request.client else ""
+        key = _bearer(self.request.headers)
+        if key is None:
+            limits.wrong(address)
+            raise RefundError(Code.UNAUTHENTICATED)
+        limits.before(key, address)
+        async with self.services.database.begin() as connection:
+            try:
+                self._actor = await principals.authenticate(connection, key, self.services.database.clock.now())
+            except RefundError:
+                limits.wrong(address)
+                raise
+            limits.right(key)
+            if not self.actor.has(*roles):
+                names = " or ".join(role.value for role in roles)
+                raise RefundError(Code.FORBIDDEN, f"This call needs a key with the role {names}.", roles=[role.value for role in roles])
+            yield connection
+
+    @asynccontextmanager
+    async def auditing(self, what: str, refund_id: str) -> AsyncIterator[None]:
+        """Enter a refusal of the block that an auditor will ask about in the refund's ledger, in a transaction of its own."""
+        try:
+            yield
+        except RefundError as error:
+            if self._actor is not None and error.code in decisions.AUDITED | {Code.FORBIDDEN}:
+                await self._note_refusal(what, refund_id, error)
+            raise
+
+    async def _note_refusal(self, what: str, refund_id: str, error: RefundError) -> None:
+        database = self.services.database
+        try:
+            async with database.begin() as connection:
+                await decisions.note_refusal(connection, database.clock, refund_id, self.actor, what, error)
+        except RefundError as missing:
+            if missing.code is not Code.REFUND_NOT_FOUND:
+                raise
+
+    @asynccontextmanager
+    async def noticing_mismatch(self) -> AsyncIterator[None]:
+        """Enter in the ledger that somebody named what is not the customer's; the caller is only told that it is not there (field report 62)."""
+        try:
+            yield
+        except OwnershipMismatch as error:
+            database = self.services.database
+            async with database.begin() as connection:
+                await decisions.note_mismatch(connection, database.clock, self.actor, error.code)
+            raise
+
+
+TheCall = Annotated[Call, Depends(Call)]
+
+
+def _bearer(headers: Mapping[str, str]) -> str | None:
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    key = key.strip()
+    return key if scheme.lower() == "bearer" and key else None
+
+
+def refund_id_in(path: str) -> str:
+    """A refund's id from the address. Raises ``REFUND_NOT_FOUND`` for what cannot be one, so that nothing odd reaches the database."""
+    if not is_id(path, Prefix.REFUND):
+        raise RefundError(Code.REFUND_NOT_FOUND)
+    return path
+
+
+def idempotency_key(headers: Mapping[str, str]) -> str:
+    """The caller's key for this refund. Raises ``IDEMPOTENCY_KEY_REQUIRED``."""
+    key = headers.get("idempotency-key", "")
+    if not 1 <= len(key) <= 255 or not key.isascii() or not key.isprintable():
+        raise RefundError(Code.IDEMPOTENCY_KEY_REQUIRED, field="Idempotency-Key")
+    return key

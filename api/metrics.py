@@ -1,0 +1,43 @@
+"""What Prometheus reads. Labels hold routes, methods and statuses; never an id."""
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+
+class Metrics:
+    """The counters of one process."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "refunds_http_requests", "HTTP calls by route, method and status.", ("route", "method", "status"), registry=self._registry
+        )
+        self._seconds = Histogram(
+            "refunds_http_request_seconds",
+            "Time from the head of a call to the end of its answer.",
+            ("route", "method"),
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+            registry=self._registry,
+        )
+        self._open = Gauge("refunds_open", "Refunds that are not final, by status.", ("status",), registry=self._registry)
+        self._accepted = Counter("refunds_accepted", "Refunds accepted, by kind of request.", ("kind",), registry=self._registry)
+        self._store_up = Gauge("refunds_store_up", "Whether the last look at the database succeeded.", registry=self._registry)
+
+    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count one answered call."""
+        self._requests.labels(route, method, str(status)).inc()
+        self._seconds.labels(route, method).observe(seconds)
+
+    def accepted(self, kind: str) -> None:
+        """Count one accepted request."""
+        self._accepted.labels(kind).inc()
+
+    def render(self, open_by_status: Mapping[str, int] | None) -> bytes:
+        """The text form; ``None`` when the database could not be asked."""
+        self._store_up.set(0 if open_by_status is None else 1)
+        if open_by_status is not None:
+            self._open.clear()
+            for status, count in open_by_status.items():
+                self._open.labels(status).set(count)
+        return generate_latest(self._registry)

@@ -1,0 +1,279 @@
+"""A refund as the API shows it: everything the contract names, from one stored row, in words people and programs can act on."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from fastapi import Response
+from sqlalchemy.engine import RowMapping
+
+from refunds.clock import parse_rfc3339, rfc3339
+from refunds.errors import CATALOGUE, Code
+from refunds.ids import workflow_id
+from refunds.money import Money
+from refunds.status import FINAL, Status
+from store.classifying import SEALED
+from store.situations import RUNBOOKS, waits_for
+from store.views import Seen
+
+_FOR_CUSTOMER: dict[Status, str] = {
+    Status.RECEIVED: "We have your request and are looking at it.",
+    Status.CLASSIFIED: "We have your request and are looking at it.",
+    Status.AWAITING_CONSENT: "Please tell us whether you agree to a refund of {money}.",
+    Status.AWAITING_REVIEW: "A colleague is looking at your request for {money}.",
+    Status.APPROVED: "Your refund of {money} is approved and will be sent shortly.",
+    Status.HELD: "Your refund of {money} is approved and will be sent as soon as it can be.",
+    Status.SUBMITTING: "Your refund of {money} is being sent.",
+    Status.PENDING: "Your refund of {money} was sent; your bank has not finished it yet.",
+    Status.PARKED: "Your refund of {money} needs a closer look by a colleague.",
+    Status.SUCCEEDED: "Your refund of {money} is on its way; banks usually show it within 5 to 10 days.",
+    Status.FAILED: "Your refund of {money} could not be made.",
+    Status.RELEASED: "The hold of {money} on your card was released; nothing was charged.",
+    Status.DENIED: "We cannot refund this request.",
+    Status.EXPIRED: "Your request for {money} ran out before it was decided; please ask again.",
+    Status.WITHDRAWN: "Your request for {money} was withdrawn.",
+    Status.ANSWERED: "We have answered your question; no refund was asked for.",
+    Status.DRAFTED: "Your request for {money} was prepared; nothing was sent.",
+}
+
+
+def answer(body: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON answer; instants are written as RFC 3339 in UTC."""
+    content = json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    return Response(content.encode("utf-8", "replace"), status, headers, "application/json")
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, datetime):
+        return rfc3339(value)
+    raise TypeError(f"{type(value).__name__} cannot be shown")
+
+
+def _moment(stored: str | None) -> str | None:
+    """An instant inside a JSON value of PostgreSQL, in our form."""
+    return None if stored is None else rfc3339(parse_rfc3339(stored))
+
+
+def _amount(amount: int | None, currency: str | None) -> dict[str, Any]:
+    in_words = str(Money(amount, currency)) if amount is not None and currency is not None else None
+    return {"amount": amount, "currency": currency, "amount_text": in_words}
+
+
+def for_customer(row: RowMapping) -> str:
+    """The one sentence that may be said to the customer."""
+    known = row["amount"] and row["currency"]
+    return _FOR_CUSTOMER[Status(row["status"])].format(money=Money(row["amount"], row["currency"]) if known else "your payment")
+
+
+def code_in_words(code: str | None) -> dict[str, Any]:
+    """A stored code with what it means and what can be done, from the catalogue."""
+    meaning = CATALOGUE.get(Code(code)) if code else None
+    return {"code": code, "meaning": meaning.meaning if meaning else None, "remedy": meaning.remedy if meaning else None}
+
+
+def summary(row: RowMapping) -> dict[str, Any]:
+    """A refund in a list."""
+    return {
+        "id": row["id"],
+        "status": row["status"],
+        "status_since": row["status_since"],
+        "created_at": row["created_at"],
+        "final": Status(row["status"]) in FINAL,
+        **_amount(row["amount"], row["currency"]),
+        "order_id": row["order_ref"],
+        "customer_id": row["customer_ref"],
+        "payment_id": row["processor_payment"],
+        "agent_id": row["agent_id"],
+        "revision": row["revision"],
+        "terms_hash": row["terms_hash"],
+        "tier": row["tier"],
+        "queue": row["queue"],
+        "answer_by": row["review_by"],
+        **code_in_words(row["code"]),
+        "detail": row["detail"],
+        "next_step": waits_for(dict(row)) or None,
+    }
+
+
+def refund(seen: Seen, *, run_url: str, texts: Mapping[str, str] | None, reads_text: bool) -> dict[str, Any]:
+    """Everything about a refund. ``texts`` are what people wrote, for those who may read it; ``None`` when they cannot be read."""
+    row = seen.row
+    shown = summary(row) | {
+        "version": row["version"],
+        "final_at": row["final_at"],
+        "request": _request(row),
+        "terms": row["terms"],
+        "sources": row["sources"],
+        "policy": _policy(row),
+        "decisions": [_decision(d) for d in row["decisions"] or ()],
+        "instructions": [_instruction(i) for i in row["instructions"] or ()],
+        "revisions": [_revision(r) for r in row["revisions"] or ()],
+        "deadlines": _deadlines(row),
+        "runbook": RUNBOOKS.get(seen.status),
+        "for_customer": for_customer(row),
+        "processor": {
+            "name": row["processor"],
+            "payment_id": row["processor_payment"],
+            "operations": [_operation(o) for o in row["operations"] or ()],
+        },
+        "context": _context(seen),
+        "reading": _reading(row["classification"], texts.get(SEALED) if texts else None),
+        "possible_duplicate_of": row["possible_duplicate_of"],
+        "run": {"workflow_id": workflow_id(row["id"]), "url": run_url},
+    }
+    if reads_text:
+        shown["texts"] = None if texts is None else {kind: words for kind, words in texts.items() if kind != SEALED}
+    return shown
+
+
+def _request(row: RowMapping) -> dict[str, Any]:
+    """What was asked for, in the caller's own ids. The figures stay as asked although a revision changed the refund's own."""
+    asked_in_words = row["details"]["kind"] == "ticket"
+    asked = row["first_facts"] or row
+    given = dict.fromkeys(("amount", "currency", "full", "reason")) if asked_in_words else asked
+    return {
+        "kind": row["details"]["kind"],
+        "order_id": row["order_ref"],
+        "customer_id": row["customer_ref"],
+        "payment_id": row["processor_payment"],
+        "amount": None if given["full"] else given["amount"],
+        "currency": given["currency"],
+        "full": given["full"],
+        "reason": given["reason"],
+        "channel": row["channel"],
+        "requested_by": row["requested_by"],
+        "requester": {"id": row["requester_id"], "handle": row["requester_handle"], "name": row["requester_name"]}
+        | {"kind": row["requester_kind"]},
+        "agent_id": row["agent_id"],
+        "lines": row["details"].get("lines", []),
+        "metadata": row["details"].get("metadata", {}),
+        "customer_authentication": row["details"].get("customer_authentication"),
+        "has_message": row["has_text"],
+    }
+
+
+def _policy(row: RowMapping) -> dict[str, Any] | None:
+    decision = row["policy_decision"]
+    if decision is None:
+        return None
+    review = decision["review"]
+    return {
+        "version": row["policy_version"],
+        "hash": row["policy_hash"],
+        "outcome": decision["outcome"],
+        "explanation": decision["explanation"],
+        "text": decision["policy_text"],
+        "signals": decision["signals"],
+        "checks": decision["checks"],
+        "needs": {
+            "consent": decision["consent"],
+            "review": None if review is None else {"role": review["role"], "people": review["people"], "ladder": review["ladder"]},
+        },
+    }
+
+
+def _decision(stored: Mapping[str, Any]) -> dict[str, Any]:
+    who = {"id": stored["principal_id"], "handle": stored["handle"], "name": stored["name"]} if stored["principal_id"] else None
+    return {
+        "id": stored["id"],
+        "kind": stored["kind"],
+        "step": stored["step"],
+        "revision": stored["revision"],
+        "verdict": stored["verdict"],
+        "terms_hash": stored["terms_hash"] or None,
+        "person": stored["person"],
+        "recorded_by": who,
+        "role": stored["role"],
+        "recorded_at": _moment(stored["recorded_at"]),
+        "delivered_at": _moment(stored["delivered_at"]),
+    }
+
+
+def _instruction(stored: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": stored["id"],
+        "kind": stored["kind"],
+        "body": stored["body"],
+        "by": {"id": stored["principal_id"], "handle": stored["handle"], "name": stored["name"]},
+        "recorded_at": _moment(stored["recorded_at"]),
+        "applied_at": _moment(stored["applied_at"]),
+        "refused": stored["outcome"],
+        "detail": stored["detail"],
+    }
+
+
+def _revision(stored: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "revision": stored["revision"],
+        **_amount(stored["amount"], stored["currency"]),
+        "terms_hash": stored["terms_hash"],
+        "author": stored["author"],
+        "created_at": _moment(stored["created_at"]),
+    }
+
+
+def _operation(stored: Mapping[str, Any]) -> dict[str, Any]:
+    attempts = [
+        {
+            "number": a["number"],
+            "opened_at": _moment(a["opened_at"]),
+            "send_by": _moment(a["send_by"]),
+            "answered_at": _moment(a["answered_at"]),
+            "outcome": a["outcome"],
+            "reason": a["reason"],
+        }
+        for a in stored["attempts"]
+    ]
+    return {
+        "id": stored["id"],
+        "kind": stored["kind"],
+        "revision": stored["revision"],
+        **_amount(stored["amount"], stored["currency"]),
+        "created_at": _moment(stored["created_at"]),
+        "settled_at": _moment(stored["settled_at"]),
+        "outcome": stored["outcome"],
+        "refund_id": stored["processor_refund_id"],
+        "refund_state": stored["processor_refund_state"],
+        "attempts": attempts,
+    }
+
+
+def _deadlines(row: RowMapping) -> dict[str, Any]:
+    waiting_for_consent = row["status"] == Status.AWAITING_CONSENT
+    return {
+        "consent_by": row["review_by"] if waiting_for_consent else None,
+        "review_by": None if waiting_for_consent else row["review_by"],
+        "next_due_at": row["wake_at"],
+        "terms_expire_at": row["terms_expire_at"],
+    }
+
+
+def _context(seen: Seen) -> dict[str, Any]:
+    row, figures, snapshot = seen.row, seen.figures, seen.row["snapshot"]
+    currency = snapshot["currency"] if snapshot else None
+    refundable = None
+    if figures is not None and snapshot is not None:
+        remaining = Money(figures.remaining, snapshot["currency"])
+        refundable = asdict(figures) | {"currency": currency, "remaining_text": str(remaining), "read_at": snapshot["read_at"]}
+    earlier: Sequence[Mapping[str, Any]] = row["earlier"] or ()
+    return {
+        "refundable_besides_this": refundable,
+        "earlier_refunds": [
+            {"id": e["id"], "status": e["status"], **_amount(e["amount"], e["currency"]), "created_at": _moment(e["created_at"])}
+            for e in earlier
+        ],
+        "customer": row["facts"]["customer"] if row["facts"] else None,
+    }
+
+
+def _reading(classification: Mapping[str, Any] | None, sealed: str | None) -> dict[str, Any] | None:
+    """What the reader of free text made of it. Its own words may repeat the customer's: they are sealed, and only for those who may read these."""
+    if classification is None:
+        return None
+    shown: dict[str, Any] = {name: classification[name] for name in ("source", "classifier", "model", "version", "prompt_hash", "failure")}
+    if classification["reading"] is not None:
+        kept = ("intent", "reason", "amount", "currency", "proposal", "confidence", "manipulation")
+        shown |= {name: classification["reading"][name] for name in kept}
+    return shown if sealed is None else shown | json.loads(sealed)

@@ -1,0 +1,1 @@
+"""The calls of the outside contract, one file a noun."""

@@ -1,0 +1,46 @@
+"""For machines: is it alive, can it work, how is it doing."""
+
+from typing import Any
+
+from fastapi import APIRouter, Depends, Response
+
+from api import presenting
+from api.services import Services, services_of
+from refunds.errors import RefundError
+from store import views
+from store.db import SchemaMismatch
+
+router = APIRouter(tags=["machines"])
+_TEMPORAL_WITHIN_S = 1.0
+
+
+@router.get("/healthz", summary="Whether the process is alive")
+async def alive() -> dict[str, str]:
+    """Answers as long as the process can; nothing else is asked."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz", summary="Whether it can do its work", responses={503: {"description": "The database cannot be used."}})
+async def ready(services: Services = Depends(services_of)) -> Response:
+    """503 while the database cannot be used. Temporal is reported and not required: without it requests are stored and started later."""
+    database = "ok"
+    try:
+        await services.database.check_revision()
+    except RefundError:
+        database = "unreachable"
+    except SchemaMismatch:
+        database = "wrong revision"
+    temporal = "ok" if await services.orchestrator.reachable(within_s=_TEMPORAL_WITHIN_S) else "unreachable"
+    body: dict[str, Any] = {"status": "ok" if database == "ok" else "unavailable", "database": database, "temporal": temporal}
+    return presenting.answer(body, 200 if database == "ok" else 503)
+
+
+@router.get("/metrics", summary="Prometheus metrics", response_class=Response)
+async def metrics(services: Services = Depends(services_of)) -> Response:
+    """Counters of this process, and how many refunds are open by status."""
+    try:
+        async with services.database.begin() as connection:
+            counts = await views.open_by_status(connection)
+    except RefundError:
+        counts = None
+    return Response(services.metrics.render(counts), media_type="text/plain; version=0.0.4; charset=utf-8")

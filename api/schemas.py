@@ -1,0 +1,471 @@
+"""The shapes of the answers, for ``/openapi.json``. Answers are written directly; the tests hold every one of them against these."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from refunds.errors import Code
+from refunds.people import PrincipalKind, Role
+from refunds.status import Status
+
+
+class Shape(BaseModel):
+    """An answer has exactly these members."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Amounts(Shape):
+    """An amount in the unit Stripe's API takes, and as people read it."""
+
+    amount: int | None
+    currency: str | None
+    amount_text: Annotated[str | None, Field(examples=["$30.00", "¥5,800"])]
+
+
+class Who(Shape):
+    """A person, service or agent."""
+
+    id: str
+    handle: str
+    name: str
+
+
+class Requester(Who):
+    """Whose key asked."""
+
+    kind: PrincipalKind
+
+
+class CodeInWords(Shape):
+    """Why it stands where it stands: a code of the catalogue, what it means, and what can be done."""
+
+    code: Code | None
+    meaning: str | None
+    remedy: str | None
+
+
+class RefundSummary(Amounts, CodeInWords):
+    """A refund in a list."""
+
+    id: str
+    status: Status
+    status_since: AwareDatetime
+    created_at: AwareDatetime
+    final: bool
+    order_id: str | None
+    customer_id: str
+    payment_id: str | None
+    agent_id: str | None
+    revision: int
+    terms_hash: str | None
+    tier: int | None
+    queue: str | None
+    answer_by: Annotated[AwareDatetime | None, Field(description="Until when the customer or a reviewer may answer.")]
+    detail: str | None
+    next_step: Annotated[str | None, Field(description="What it waits for, in words.")]
+
+
+class RefundPage(Shape):
+    """A page of a list."""
+
+    refunds: list[RefundSummary]
+    next_cursor: str | None
+
+
+class Asked(Shape):
+    """The request as it was made, in the caller's own ids."""
+
+    kind: Literal["refund", "ticket"]
+    order_id: str | None
+    customer_id: str
+    payment_id: str | None
+    amount: int | None
+    currency: str | None
+    full: bool | None
+    reason: str | None
+    channel: str | None
+    requested_by: str | None
+    requester: Requester
+    agent_id: str | None
+    lines: list[dict[str, Any]]
+    metadata: dict[str, str]
+    customer_authentication: dict[str, Any] | None
+    has_message: bool
+
+
+class CheckView(Shape):
+    """One rule, judged."""
+
+    id: str
+    text: str
+    observed: str
+    limit: str
+    result: Annotated[str, Field(description="`pass`, `require_consent`, `require_review`, `deny` or `answer`.")]
+
+
+class ReviewNeeded(Shape):
+    """The least role, how many different persons, and the ladder that silence climbs."""
+
+    role: str
+    people: int
+    ladder: list[dict[str, Any]]
+
+
+class Needs(Shape):
+    """What the terms required when they were quoted."""
+
+    consent: bool
+    review: ReviewNeeded | None
+
+
+class PolicyJudged(Shape):
+    """What the policy made of the request."""
+
+    version: int
+    hash: str
+    outcome: str
+    explanation: str
+    text: str
+    signals: list[str]
+    checks: list[CheckView]
+    needs: Needs
+
+
+class DecisionMade(Shape):
+    """A recorded consent, review or automatic approval of exact terms."""
+
+    id: str
+    kind: Literal["consent", "review", "policy"]
+    step: int
+    revision: int
+    verdict: Literal["approve", "deny"]
+    terms_hash: str | None
+    person: str
+    recorded_by: Who | None
+    role: str
+    recorded_at: AwareDatetime
+    delivered_at: AwareDatetime | None
+
+
+class InstructionGiven(Shape):
+    """A recorded revision, withdrawal or settlement, and what became of it."""
+
+    id: str
+    kind: Literal["revise", "withdraw", "settle"]
+    body: dict[str, Any]
+    by: Who
+    recorded_at: AwareDatetime
+    applied_at: AwareDatetime | None
+    refused: Code | None
+    detail: str | None
+
+
+class RevisionMade(Amounts):
+    """One version of the terms."""
+
+    revision: int
+    terms_hash: str | None
+    author: str
+    created_at: AwareDatetime
+
+
+class Deadlines(Shape):
+    """What is due when."""
+
+    consent_by: AwareDatetime | None
+    review_by: AwareDatetime | None
+    next_due_at: AwareDatetime | None
+    terms_expire_at: AwareDatetime | None
+
+
+class AttemptMade(Shape):
+    """One call to the processor."""
+
+    number: int
+    opened_at: AwareDatetime
+    send_by: AwareDatetime
+    answered_at: AwareDatetime | None
+    outcome: str | None
+    reason: str | None
+
+
+class OperationMade(Amounts):
+    """What is sent for one revision, once."""
+
+    id: str
+    kind: str
+    revision: int
+    created_at: AwareDatetime
+    settled_at: AwareDatetime | None
+    outcome: str | None
+    refund_id: Annotated[str | None, Field(description="The processor's id of the refund.")]
+    refund_state: str | None
+    attempts: list[AttemptMade]
+
+
+class ProcessorSide(Shape):
+    """What is known of the payment processor's side."""
+
+    name: str | None
+    payment_id: str | None
+    operations: list[OperationMade]
+
+
+class RefundableView(Shape):
+    """What is still refundable of the payment, leaving out this refund, by the last live reading."""
+
+    captured: int
+    returned: int
+    reserved: int
+    external: int
+    remaining: int
+    remaining_text: str
+    currency: str
+    read_at: AwareDatetime
+
+
+class EarlierRefund(Amounts):
+    """Another refund of the same payment."""
+
+    id: str
+    status: Status
+    created_at: AwareDatetime
+
+
+class Context(Shape):
+    """What a reviewer looks at beside the terms. ``customer`` is the history the quote was judged on."""
+
+    refundable_besides_this: RefundableView | None
+    earlier_refunds: list[EarlierRefund]
+    customer: dict[str, Any] | None
+
+
+class Run(Shape):
+    """The Temporal run and where it is shown."""
+
+    workflow_id: str
+    url: str
+
+
+class RefundView(RefundSummary):
+    """Everything about a refund. ``texts`` and the reader's own words are only there for reviewers and auditors."""
+
+    version: int
+    final_at: AwareDatetime | None
+    request: Asked
+    terms: dict[str, Any] | None
+    sources: Annotated[dict[str, str], Field(description="Where each field came from.")]
+    policy: PolicyJudged | None
+    decisions: list[DecisionMade]
+    instructions: list[InstructionGiven]
+    revisions: list[RevisionMade]
+    deadlines: Deadlines
+    runbook: str | None
+    for_customer: str
+    processor: ProcessorSide
+    context: Context
+    reading: dict[str, Any] | None
+    possible_duplicate_of: str | None
+    run: Run
+    texts: dict[str, str] | None = None
+
+
+class DecisionView(Shape):
+    """The outcome of a decision: as recorded, whether the run has it, and the refund afterwards."""
+
+    decision: DecisionMade
+    status: Status
+    delivered: bool
+    replayed: bool
+    refund: RefundView
+
+
+class SettlementView(Shape):
+    """What became of a settlement."""
+
+    settlement: str
+    status: Status
+    waits_for: str | None
+    refund: RefundView
+
+
+class QuotedTerms(Amounts):
+    """What would be sent."""
+
+    operation: Literal["refund", "release"]
+    payment_id: str
+    full: bool
+    destination: str
+    reason: str | None
+    processor_reason: str | None
+
+
+class QuotedPolicy(Shape):
+    """The version it was judged under, and the text it rests on."""
+
+    version: int
+    hash: str
+    text: str
+
+
+class ReviewQuoted(Shape):
+    """The review it would need."""
+
+    role: str
+    people: int
+
+
+class QuotedNeeds(Shape):
+    """What would still be needed."""
+
+    consent: bool
+    review: ReviewQuoted | None
+
+
+class QuotedFigures(Shape):
+    """What is left of the payment now."""
+
+    remaining: int
+    currency: str
+    read_at: AwareDatetime
+
+
+class QuoteView(CodeInWords):
+    """What a refund would come to."""
+
+    outcome: Literal["proceed", "deny", "answer"]
+    detail: str | None
+    terms: QuotedTerms
+    tier: int
+    policy: QuotedPolicy
+    checks: list[CheckView]
+    needs: QuotedNeeds
+    refundable: QuotedFigures
+    not_considered: list[str]
+
+
+class LedgerEntry(Shape):
+    """One entry of the record."""
+
+    id: int
+    at: AwareDatetime
+    type: str
+    refund_id: str
+    refund_version: int
+    actor: str
+    on_behalf_of: str | None
+    data: dict[str, Any]
+
+
+class LedgerView(Shape):
+    """The record of a refund."""
+
+    refund: str
+    entries: list[LedgerEntry]
+
+
+class OrderedPayment(Shape):
+    """A payment of an order."""
+
+    id: str
+    payment_id: str
+    currency: str
+
+
+class OrderView(Shape):
+    """An order as it is recorded."""
+
+    order_id: str
+    id: str
+    version: int
+    updated_at: AwareDatetime
+    order: dict[str, Any]
+    payments: list[OrderedPayment]
+
+
+class ControlView(Shape):
+    """The state of one scope."""
+
+    scope: str
+    state: Literal["stopped", "running"]
+    stopped: bool
+    mode: Literal["live", "draft"]
+    reason: str
+    changed_by: str | None
+    changed_at: AwareDatetime
+
+
+class ControlList(Shape):
+    """All scopes."""
+
+    controls: list[ControlView]
+
+
+class CallInFlight(Shape):
+    """A call to the processor that had started before the stop. ``confirmed`` once its end is known."""
+
+    attempt: str
+    refund: str
+    opened_at: AwareDatetime
+    send_by: AwareDatetime
+    confirmed: bool
+    may_still_send: bool
+
+
+class ControlChanged(ControlView):
+    """The new state; at a stop the calls that had started, at a resume how many held refunds were woken."""
+
+    calls_in_flight: list[CallInFlight]
+    resumed: int
+
+
+class PersonView(Who):
+    """A person, service or agent."""
+
+    kind: PrincipalKind
+    created_at: AwareDatetime
+    disabled_at: AwareDatetime | None
+
+
+class PeopleList(Shape):
+    """Everybody."""
+
+    people: list[PersonView]
+
+
+class KeyView(Shape):
+    """A key, without what opens anything."""
+
+    id: str
+    principal_id: str
+    hint: str
+    roles: list[Role]
+    integration: str
+    created_at: AwareDatetime
+    expires_at: AwareDatetime | None
+    revoked_at: AwareDatetime | None
+
+
+class KeyMade(KeyView):
+    """A new key; ``key`` is shown this once."""
+
+    key: str
+
+
+class KeyList(Shape):
+    """All keys."""
+
+    keys: list[KeyView]
+
+
+class PolicyView(Shape):
+    """A version of the policy."""
+
+    version: int
+    hash: str
+    source: str
+    effective_from: AwareDatetime
+    author_id: str | None
+    note: str
+    created_at: AwareDatetime

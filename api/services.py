@@ -1,0 +1,30 @@
+"""What every call needs, made once a process."""
+
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from api.limits import Limits
+from api.metrics import Metrics
+from api.orchestrator import Orchestrator
+from refunds.settings import Settings
+from store.db import Database, Listener
+from store.texts import Texts
+
+
+@dataclass(frozen=True)
+class Services:
+    """The parts the calls work with. Nothing in here belongs to one call."""
+
+    settings: Settings
+    database: Database
+    texts: Texts
+    listener: Listener
+    orchestrator: Orchestrator
+    metrics: Metrics
+    limits: Limits
+
+
+def services_of(request: Request) -> Services:
+    """The process's services."""
+    return request.app.state.services
