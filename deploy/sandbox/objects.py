@@ -133,6 +133,25 @@ def _card(amount: int) -> Body:
     }
 
 
+def _billing_details() -> Body:
+    address = dict.fromkeys(("city", "country", "line1", "line2", "postal_code", "state"))
+    return {"address": address, "email": None, "name": None, "phone": None, "tax_id": None}
+
+
+def _authorised_outcome(risk_level: str, risk_score: int) -> Body:
+    return {
+        "advice_code": None,
+        "network_advice_code": None,
+        "network_decline_code": None,
+        "network_status": "approved_by_network",
+        "reason": None,
+        "risk_level": risk_level,
+        "risk_score": risk_score,
+        "seller_message": "Payment complete.",
+        "type": "authorized",
+    }
+
+
 def charge(*, charge_id: str, intent: Body, captured: bool, method: str, risk_level: str, risk_score: int, transaction: str | None) -> Body:
     """A charge for the whole of its PaymentIntent, authorised or captured, nothing refunded."""
     amount = intent["amount"]
@@ -146,13 +165,7 @@ def charge(*, charge_id: str, intent: Body, captured: bool, method: str, risk_le
         "application_fee": None,
         "application_fee_amount": None,
         "balance_transaction": transaction,
-        "billing_details": {
-            "address": dict.fromkeys(("city", "country", "line1", "line2", "postal_code", "state")),
-            "email": None,
-            "name": None,
-            "phone": None,
-            "tax_id": None,
-        },
+        "billing_details": _billing_details(),
         "calculated_statement_descriptor": "SANDBOX",
         "captured": captured,
         "created": intent["created"],
@@ -170,17 +183,7 @@ def charge(*, charge_id: str, intent: Body, captured: bool, method: str, risk_le
         "metadata": intent["metadata"],
         "on_behalf_of": None,
         "order": None,
-        "outcome": {
-            "advice_code": None,
-            "network_advice_code": None,
-            "network_decline_code": None,
-            "network_status": "approved_by_network",
-            "reason": None,
-            "risk_level": risk_level,
-            "risk_score": risk_score,
-            "seller_message": "Payment complete.",
-            "type": "authorized",
-        },
+        "outcome": _authorised_outcome(risk_level, risk_score),
         "paid": True,
         "payment_intent": intent["id"],
         "payment_method": intent["payment_method"],

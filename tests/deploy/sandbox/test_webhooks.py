@@ -1,6 +1,7 @@
 """Webhooks arrive signed, in order, at least once, and as disturbed as was ordered."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -134,3 +135,15 @@ async def test_no_target_means_events_without_deliveries(http: httpx.AsyncClient
     await http.post("/v1/refunds", data={"payment_intent": "pi_w"})
     events = (await http.get("/v1/events", params={"types[]": "refund.created"})).json()["data"]
     assert ([event["pending_webhooks"] for event in events], sandbox.control("GET", "/webhooks")) == ([0], {})
+
+
+async def test_the_command_lines_target_survives_reset_and_restart(own_sandbox: Any):
+    sandbox = own_sandbox("--webhook-url", "http://127.0.0.1:9/hook", "--webhook-secret", SECRET)
+    for _ in range(2):
+        sandbox.start()
+        sandbox.control("PUT", "/webhook", {"url": None})
+        sandbox.control("POST", "/reset")
+        sandbox.control("POST", "/payments", {"id": "pi_w", "amount": 5000, "currency": "usd"})
+        sandbox.control("POST", "/refunds", {"payment_intent": "pi_w"})
+        assert sandbox.control("GET", "/webhooks") == {"due": 2}
+        sandbox.stop(signal.SIGKILL)
