@@ -189,7 +189,7 @@ PARTS = (
         instead="TEMPORAL_ADDRESS",
     ),
     Part("sandbox", command=_sandbox, is_ready=_answers("sandbox", "/_sandbox/clock"), ports=("sandbox",), instead="STRIPE_API_KEY"),
-    Part("api", command=_api, is_ready=_answers("api", "/healthz"), ports=("api",)),
+    Part("api", command=_api, is_ready=_answers("api", "/readyz"), ports=("api",)),
     # Longer than the time-out of a call to the processor: a worker that is cut off leaves an answer nobody recorded.
     Part("worker", command=_worker, is_ready=_polls, grace_seconds=35),
 )

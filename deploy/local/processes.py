@@ -5,12 +5,13 @@ reused pid would kill somebody else's program. Its command line is no part of it
 moment after the program was started.
 """
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -156,6 +157,33 @@ def _started(process: psutil.Process) -> str:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}+{ticks}"
     except (FileNotFoundError, ProcessLookupError):
         return str(process.create_time())  # Not Linux; raises NoSuchProcess when it is simply gone.
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM unwind, so that everything is stopped in order; more of them do not disturb the stopping.
+
+    Both are set, because a shell starts background jobs with SIGINT ignored.
+    """
+
+    def interrupt(number: int, frame: object) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGTERM)}
+    for each in before:
+        signal.signal(each, interrupt)
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def ending(code: int) -> str:
+    """An exit code in words."""
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
 def _open_log(log: Path) -> IO[bytes]:

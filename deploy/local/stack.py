@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -177,10 +177,9 @@ class LocalStack:
         process.send_signal(sig)
         if sig in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
             process.wait(timeout=running.part.grace_seconds + START_SECONDS)
-            with self._changed:
+            if running.process is process:
                 # From here on it counts as down, also when the watching thread has not looked yet.
-                if running.process is process and running.state is State.READY:
-                    self._mark_down(running)
+                self._mark_down(running, State.READY)
 
     def wait_ready(self, part: str, timeout_seconds: float = START_SECONDS) -> None:
         """Return when the part is ready. Raises PartFailedError when it was given up, TimeoutError when it takes longer."""
@@ -258,18 +257,23 @@ class LocalStack:
         return replace(command, env={**command.env, HOME_MARK: str(self.home), PART_MARK: part.name})
 
     def _until_ready(self, running: _Running) -> None:
-        part, process = running.part, running.process
-        deadline = time.monotonic() + START_SECONDS
-        while not part.is_ready(self.context, process.pid):
-            if (code := process.poll()) is not None:
-                raise PartFailedError(part.name, f"ended with exit code {code} while starting", self._log(part.name))
-            if self._stopping.wait(POLL_SECONDS):
-                return
-            if time.monotonic() > deadline:
-                raise PartFailedError(part.name, f"was not ready after {START_SECONDS} s", self._log(part.name))
-        with self._changed:
-            running.state, running.since = State.READY, time.monotonic()
-            self._changed.notify_all()
+        """Wait for a part's first start. Raises PartFailedError when it ends or takes too long."""
+        while running.state is State.STARTING:
+            if (problem := self._look_at_start(running)) is not None:
+                raise PartFailedError(running.part.name, problem, self._log(running.part.name))
+            time.sleep(POLL_SECONDS)
+
+    def _look_at_start(self, running: _Running) -> str | None:
+        """Note when a starting part has become ready; what is wrong when it never will."""
+        if (code := running.process.poll()) is not None:
+            return f"ended while starting ({processes.ending(code)})"
+        if running.part.is_ready(self.context, running.process.pid):
+            with self._changed:
+                running.state, running.since = State.READY, time.monotonic()
+                self._changed.notify_all()
+        elif time.monotonic() - running.since > START_SECONDS:
+            return f"was not ready after {START_SECONDS} s"
+        return None
 
     def _watch(self) -> None:
         while not self._stopping.wait(POLL_SECONDS):
@@ -277,47 +281,52 @@ class LocalStack:
                 self._look_after(running)
 
     def _look_after(self, running: _Running) -> None:
-        now = time.monotonic()
-        if running.state is State.READY and running.process.poll() is None:
-            if running.failures and now - running.since > WELL_AFTER_SECONDS:
-                running.failures = 0
-            return
-        with self._changed:
-            if running.state is State.READY:
-                self._mark_down(running)
-        if running.state is State.DOWN and now >= running.next_try and not self._stopping.is_set():
+        """One glance at one part. Never waits for a part to become ready: another, which it needs, may be down too."""
+        if running.state is State.READY:
+            self._look_at_ready(running)
+        elif running.state is State.STARTING:
+            if self._look_at_start(running) is not None:
+                processes.stop(running.identity, signal.SIGKILL, 0)
+                self._mark_down(running, State.STARTING)
+            elif running.state is State.READY:
+                self._save_state()
+                self._reporter.note(f"{running.part.name} is running again (pid {running.process.pid}).")
+        elif running.state is State.DOWN and time.monotonic() >= running.next_try:
             self._start_again(running)
 
+    def _look_at_ready(self, running: _Running) -> None:
+        if running.process.poll() is not None:
+            self._mark_down(running, State.READY)
+        elif running.failures and time.monotonic() - running.since > WELL_AFTER_SECONDS:
+            running.failures = 0
+
     def _start_again(self, running: _Running) -> None:
-        part = running.part
         try:
-            with self._changed:
-                running.process, running.identity = self._spawn(part)
-                running.state = State.STARTING
-            self._until_ready(running)
+            process, identity = self._spawn(running.part)
         except (PartFailedError, OSError) as problem:
             self._reporter.note(str(problem))
-            processes.stop(running.identity, signal.SIGKILL, 0)
-            running.process.wait()
-            with self._changed:
-                self._mark_down(running)
-        else:
-            if running.state is State.READY:
-                self._save_state()
-                self._reporter.note(f"{part.name} is running again (pid {running.process.pid}).")
+            self._mark_down(running, State.DOWN)
+            return
+        with self._changed:
+            running.process, running.identity = process, identity
+            running.state, running.since = State.STARTING, time.monotonic()
 
-    def _mark_down(self, running: _Running) -> None:
-        """Note an end nobody asked for and when to try again. The caller holds the condition."""
-        running.failures += 1
+    def _mark_down(self, running: _Running, seen: State) -> None:
+        """Note an end nobody asked for, and when to try again; once, though both `kill` and the watching thread see it."""
         name, code = running.part.name, running.process.wait()
-        if running.failures > RESTARTS:
-            running.state = State.GIVEN_UP
-            self._reporter.note(f"{name} ended {running.failures} times in a row and is given up; see {self._log(name)}.")
-        else:
-            delay = min(FIRST_BACK_OFF_SECONDS * 2 ** (running.failures - 1), LONGEST_BACK_OFF_SECONDS)
-            running.state, running.next_try = State.DOWN, time.monotonic() + delay
-            self._reporter.note(f"{name} ended unexpectedly ({_ending(code)}); starting it again in {delay:.1f} s.")
-        self._changed.notify_all()
+        with self._changed:
+            if running.state is not seen:
+                return
+            running.failures += 1
+            if running.failures > RESTARTS:
+                running.state = State.GIVEN_UP
+                said = f"{name} ended {running.failures} times in a row and is given up; see {self._log(name)}."
+            else:
+                delay = min(FIRST_BACK_OFF_SECONDS * 2 ** (running.failures - 1), LONGEST_BACK_OFF_SECONDS)
+                running.state, running.next_try = State.DOWN, time.monotonic() + delay
+                said = f"{name} ended unexpectedly ({processes.ending(code)}); starting it again in {delay:.1f} s."
+            self._changed.notify_all()
+        self._reporter.note(said)
 
     def _make_home(self) -> None:
         if not self.home.exists():
@@ -349,7 +358,7 @@ def run(
     """
     reporter = ConsoleReporter()
     stack = LocalStack(home or default_home(), parts=parts, ports=ports, overrides=overrides, reporter=reporter)
-    with _interruptible():
+    with processes.interruptible():
         try:
             with stack:
                 for name, address in stack.addresses.items():
@@ -367,29 +376,3 @@ def run(
             reporter.note(str(failure))
             return 1
     return 0
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM unwind, so that everything is stopped in order; more of them do not disturb the stopping.
-
-    Both are set, because a shell starts background jobs with SIGINT ignored.
-    """
-
-    def interrupt(number: int, frame: object) -> None:
-        for each in before:
-            signal.signal(each, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGTERM)}
-    for each in before:
-        signal.signal(each, interrupt)
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-
-
-def _ending(code: int) -> str:
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -199,7 +199,7 @@ def python_part(name: str, code: str, is_ready=lambda context, pid: True) -> Par
 def test_a_part_that_does_not_start_stops_the_others_and_shows_its_log(open_home):
     steady = python_part("steady", "import signal; signal.pause()")
     broken = python_part("broken", "print('no such table'); raise SystemExit(3)", lambda context, pid: False)
-    with pytest.raises(PartFailedError, match=r"broken: ended with exit code 3 while starting.*\n.*no such table") as failure:
+    with pytest.raises(PartFailedError, match=r"broken: ended while starting \(exit code 3\).*\n.*no such table") as failure:
         new_stack(open_home, None, table=(steady, broken)).start()
     assert failure.value.name == "broken"
     assert_nothing_left(open_home / "stack", {})
