@@ -9,8 +9,8 @@ Refund = Mapping[str, Any]
 
 
 def amount_of(values: Mapping[str, Any]) -> str:
-    """An amount as people write it, or ``-`` while there is none. The API writes it, so that every client shows the same."""
-    return str(values.get("amount_text") or "-")
+    """An amount as people write it (the API writes it, so that every client shows the same), or ``-`` while nobody could tell it."""
+    return str(values["amount_text"]) if values.get("amount") and values.get("amount_text") else "-"
 
 
 def ended(refund: Refund) -> str:

@@ -71,9 +71,9 @@ class Board:
         self._reader.join()
 
     def rows(self) -> list[Row]:
-        """All rows, in the order in which they were asked for."""
+        """All rows, by order, and of one order as they were asked for."""
         with self._changed:
-            return list(self._rows.values())
+            return sorted(self._rows.values(), key=lambda row: row.order)
 
     def add(self, row: Row) -> None:
         """A refund that was accepted. The same one again changes nothing."""

@@ -217,8 +217,8 @@ SCENES: tuple[Scene, ...] = (
     Scene("payment disputed", disputed, Goods(1011, 25_00, disputed=True)),
     Scene("only authorised, released", authorised_only, Goods(1012, 60_00, payment={"status": "requires_capture"})),
     Scene("yen", yen, Goods(1013, 5_800, currency="JPY"), returned=5_800),
-    Scene("a ticket in plain words", plain_words, Goods(1015, 28_00), returned=28_00),
-    Scene('"ignore your rules"', hostile_words, Goods(1016, 500_00)),
-    Scene("sent three times", sent_three_times, Goods(1017, 33_00), returned=33_00),
-    Scene("stopped, held, resumed", stopped, Goods(1014, 22_00), returned=22_00, alone=True),
+    Scene("a ticket in plain words", plain_words, Goods(1014, 28_00), returned=28_00),
+    Scene('"ignore your rules"', hostile_words, Goods(1015, 500_00)),
+    Scene("sent three times", sent_three_times, Goods(1016, 33_00), returned=33_00),
+    Scene("stopped, held, resumed", stopped, Goods(1017, 22_00), returned=22_00, alone=True),
 )

@@ -17,7 +17,7 @@ from refunds.ids import workflow_id
 
 COLUMNS = ("scene", "refund", "order", "amount", "status", "waits for", "ended", "run")
 REFRESHES_PER_SECOND = 5
-_STYLES = {"succeeded": "green", "released": "green", "parked": "red", "held": "red", "failed": "red"}
+_STYLES = {"succeeded": "green", "released": "green", "denied": "", "expired": "", "parked": "red", "held": "red", "failed": "red"}
 
 
 def run_link(ui: str, refund: str) -> str:
@@ -34,23 +34,41 @@ def cells(row: Row, ui: str) -> tuple[str, ...]:
     return tuple(clean(value) for value in values)
 
 
-def drawn(rows: Iterable[Row], ui: str, *, footer: str = "") -> Table:
-    """The table for a terminal. The refund's id is the link to its run: terminals that know links open it by a click."""
-    table = Table(caption=footer or None, header_style="bold", expand=True)
-    for name in COLUMNS[:-1]:
+def compact(rows: Iterable[Row], ui: str, *, footer: str) -> Table:
+    """One line a refund, so that the whole table fits a screen while it moves: long sentences are cut, ids are not."""
+    table = Table(box=None, pad_edge=False, caption=footer, caption_justify="left", header_style="bold", expand=True)
+    for name in ("scene", "refund", "order", "amount", "status", "waits for, or how it ended"):
+        cut = name in ("scene", "waits for, or how it ended")
+        table.add_column(name, no_wrap=True, overflow="ellipsis" if cut else "fold", ratio=None if not cut else 2 if name == "scene" else 3)
+    for row in rows:
+        scene, refund, order, amount, status, waits, how, link = cells(row, ui)
+        last = Text(how, style="green" if row.as_expected else "bold red") if row.final else Text(waits)
+        table.add_row(Text(scene), _linked(refund, link), Text(order), Text(amount, justify="right"), _status(status), last)
+    return table
+
+
+def complete(rows: Iterable[Row], ui: str) -> Table:
+    """The table when all is over, with every column whole."""
+    table = Table(header_style="bold", expand=True)
+    for name in COLUMNS:
         table.add_column(name, no_wrap=name in ("refund", "order", "amount", "status"), overflow="fold")
     for row in rows:
         scene, refund, order, amount, status, waits, how, link = cells(row, ui)
+        ending = Text(how, style="" if row.as_expected else "bold red")
+        run = _linked("open", link)
         table.add_row(
-            scene,
-            Text(refund, style=f"link {link}"),
-            order,
-            Text(amount, justify="right"),
-            Text(status, style=_STYLES.get(status, "yellow" if not row.final else "")),
-            Text(waits),
-            Text(how, style="" if row.as_expected or not row.final else "bold red"),
+            Text(scene), _linked(refund, link), Text(order), Text(amount, justify="right"), _status(status), Text(waits), ending, run
         )
     return table
+
+
+def _linked(text: str, address: str) -> Text:
+    """Text that terminals which know links open in the browser."""
+    return Text(text, style=f"link {address}")
+
+
+def _status(status: str) -> Text:
+    return Text(status, style=_STYLES.get(status, "yellow"))
 
 
 class Display(Protocol):
@@ -66,26 +84,27 @@ class Display(Protocol):
 
 
 class LiveTable:
-    """For a terminal: the table is redrawn in place, and stays when it is over."""
+    """For a terminal: a compact table is redrawn in place; when it is over the complete one takes its place."""
 
     def __init__(self, board: Board, ui: str, console: Console) -> None:
-        self._board, self._ui = board, ui
-        self._live = Live(console=console, refresh_per_second=REFRESHES_PER_SECOND, vertical_overflow="visible")
+        self._board, self._ui, self._console = board, ui, console
+        self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __enter__(self) -> Self:
         self._live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.refresh()
         self._live.stop()
+        self._console.print(complete(self._board.rows(), self._ui))
+        self._console.print(Text(f"The run of each refund: {run_link(self._ui, '<refund>')}"), soft_wrap=True)
 
     def refresh(self) -> None:
         """Redraw."""
         rows = self._board.rows()
         done = sum(row.final for row in rows)
         footer = self._board.trouble or f"{done} of {len(rows)} refunds have ended"
-        self._live.update(drawn(rows, self._ui, footer=footer), refresh=True)
+        self._live.update(compact(rows, self._ui, footer=footer), refresh=True)
 
 
 class ChangeLines:
