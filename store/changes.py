@@ -3,7 +3,7 @@
 Each refund's ledger rows carry the refund's own gapless version, so that a missing row cannot go unseen (promise P8).
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from sqlalchemy import func, insert, select, update
@@ -17,6 +17,9 @@ from store.tables import ledger, outbox, payments, refunds
 
 SYSTEM = "system"
 """The actor of what the orchestrator does by itself."""
+
+SIGNAL_AFTER = timedelta(seconds=3)
+"""The API delivers a message itself right after recording it; this long it is given before the sweep does."""
 
 
 class Now(Protocol):
@@ -90,8 +93,8 @@ class Change:
         )
 
     def signal(self, name: str, message: str) -> None:
-        """Have a signal delivered to the run, at least once, after this transaction."""
-        self._outbox.append(_out("signal", self.id, {"name": name, "message": message}, self.at))
+        """Have a signal delivered to the run, at least once, unless the run hears the message from whoever recorded it first."""
+        self._outbox.append(_out("signal", self.id, {"name": name, "message": message}, self.at, due_at=self.at + SIGNAL_AFTER))
 
     def notice(self, kind: str, **data: Any) -> None:
         """Tell people outside, at least once, after this transaction."""
@@ -111,8 +114,8 @@ class Change:
             self._outbox = []
 
 
-def _out(kind: str, refund_id: str | None, body: dict[str, Any], at: datetime) -> dict[str, Any]:
-    return {"kind": kind, "refund_id": refund_id, "body": body, "created_at": at, "due_at": at}
+def _out(kind: str, refund_id: str | None, body: dict[str, Any], at: datetime, *, due_at: datetime | None = None) -> dict[str, Any]:
+    return {"kind": kind, "refund_id": refund_id, "body": body, "created_at": at, "due_at": due_at or at}
 
 
 def plain(data: dict[str, Any]) -> dict[str, Any]:

@@ -146,9 +146,6 @@ async def _check_separation(connection: AsyncConnection, change: Change, actor: 
         raise RefundError(Code.SELF_APPROVAL)
     if named and named in (actor.handle.casefold(), actor.name.casefold(), actor.principal_id.casefold()):
         raise RefundError(Code.SELF_APPROVAL)
-    agent_for = change["details"].get("acts_for")
-    if agent_for and agent_for == actor.principal_id:
-        raise RefundError(Code.SELF_APPROVAL)
 
 
 async def record_consent(
@@ -198,7 +195,7 @@ async def record_withdrawal(connection: AsyncConnection, clock: Clock, *, refund
         return Recorded("", change.row, replayed=True)
     if change.status not in BEFORE_OPERATION:
         raise RefundError(Code.TOO_LATE, f"It is {change.status}.")
-    instruction_id = await _instruct(connection, change, "withdraw", actor, {}, applied=True)
+    instruction_id = await _instruct(connection, change, "withdraw", actor, {})
     change.move(Event.WITHDRAW, actor=actor.principal_id, instruction=instruction_id)
     change.signal("withdraw", instruction_id)
     await change.save(connection)
@@ -290,9 +287,7 @@ async def _first_to_say_so(connection: AsyncConnection, change: Change, actor: A
     ).scalar_one_or_none()
 
 
-async def _instruct(
-    connection: AsyncConnection, change: Change, kind: str, actor: Actor, body: dict[str, Any], *, applied: bool = False
-) -> str:
+async def _instruct(connection: AsyncConnection, change: Change, kind: str, actor: Actor, body: dict[str, Any]) -> str:
     instruction_id = new_id(Prefix.INSTRUCTION)
     await connection.execute(
         insert(instructions).values(
@@ -303,7 +298,6 @@ async def _instruct(
             principal_id=actor.principal_id,
             role=",".join(sorted(role.value for role in actor.roles)),
             recorded_at=change.at,
-            applied_at=change.at if applied else None,
         )
     )
     change.note(f"{kind}_recorded", actor=actor.principal_id, instruction=instruction_id, **body)

@@ -49,8 +49,8 @@ _CERTAIN = (ANSWERED, REFUSED, NOT_SENT, LAPSED)
 class Operation:
     """One operation with what its attempts say.
 
-    ``in_flight``: an attempt is open that may still be sent, perhaps by another worker. ``first_sent_at``: the opening of the first attempt that may have
-    been sent.
+    ``in_flight``: an attempt is open that may still be sent, perhaps by another worker; ``may_answer``: one may still be under way.
+    ``first_sent_at``: the opening of the first attempt that may have been sent.
     """
 
     id: str
@@ -62,6 +62,7 @@ class Operation:
     attempts: int
     uncertain: bool
     in_flight: bool
+    may_answer: bool
     first_sent_at: datetime | None
     last_reason: str | None
 
@@ -82,6 +83,11 @@ class Payments:
     database: Database
     settings: Settings
     worker: str
+
+    @property
+    def _longest_call(self) -> timedelta:
+        """How long after its ``send_by`` a call can still be under way."""
+        return timedelta(seconds=self.settings.stripe_connect_timeout_s + self.settings.stripe_read_timeout_s)
 
     # --- intent ------------------------------------------------------------------------------------------------------------------
 
@@ -159,7 +165,11 @@ class Payments:
         tried = (
             (
                 await connection.execute(
-                    select(attempts, (attempts.c.send_by > func.clock_timestamp()).label("sendable"))
+                    select(
+                        attempts,
+                        (attempts.c.send_by > func.clock_timestamp()).label("sendable"),
+                        (attempts.c.send_by + self._longest_call > func.clock_timestamp()).label("answerable"),
+                    )
                     .where(attempts.c.operation_id == row["id"])
                     .order_by(attempts.c.number)
                 )
@@ -179,6 +189,7 @@ class Payments:
             attempts=len(tried),
             uncertain=bool(uncertain),
             in_flight=any(a["outcome"] is None and a["sendable"] for a in tried),
+            may_answer=any(a["outcome"] is None and a["answerable"] for a in tried),
             first_sent_at=min((a["opened_at"] for a in maybe_sent), default=None),
             last_reason=tried[-1]["reason"] if tried else None,
         )
@@ -375,7 +386,8 @@ class Payments:
                     processor_code=error.code,
                 )
             now = await self._operation(connection, change)
-            if isinstance(error, Refused) and not now.uncertain:
+            # Only while it is being submitted: a refusal that comes in late must not undo what another attempt achieved.
+            if isinstance(error, Refused) and change.status is Status.SUBMITTING and not now.uncertain:
                 code = _REFUSAL_CODES.get(error.code or "", Code.PROCESSOR_REFUSED)
                 await self._apply(
                     connection, change, operation, Conclusion(Event.PROCESSOR_FAILED, code, error.detail[:300]), processor_refund=None
@@ -411,7 +423,8 @@ class Payments:
         async with self.database.begin() as connection:
             await lock_payment(connection, operation.payment_id)
             change = await lock_refund(connection, operation.refund_id, self.database.clock.now)
-            await self._apply(connection, change, operation, Conclusion(Event.PARK, code, why), processor_refund=None, by="system")
+            if change.status is Status.SUBMITTING:  # another worker may have learned the outcome meanwhile
+                await self._apply(connection, change, operation, Conclusion(Event.PARK, code, why), processor_refund=None, by="system")
             return await self._saved(connection, change)
 
     async def observed(self, operation: Operation, refund: ProcessorRefund | None) -> Situation:

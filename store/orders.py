@@ -22,7 +22,8 @@ async def put_order(connection: AsyncConnection, clock: Clock, *, external_ref: 
     Raises ``ORDER_CONFLICT`` when the order belongs to another customer, or a payment to another order: neither is ever moved.
     """
     now = clock.now()
-    customer_id = await _customer(connection, clock, order)
+    customer = await _customer(connection, clock, order)
+    customer_id = customer["id"]
     body = order.model_dump(mode="json")
     made = (
         await connection.execute(
@@ -69,21 +70,20 @@ async def put_order(connection: AsyncConnection, clock: Clock, *, external_ref: 
         insert(order_versions).values(order_id=row["id"], version=row["version"], body=body, recorded_at=now, recorded_by=actor)
     )
     await _put_payments(connection, row["id"], order)
+    if order.customer_since is not None and order.customer_since != customer["account_created_at"]:
+        # Last, because the customer's lock comes last in the order of locks.
+        since = update(customers).where(customers.c.id == customer_id).values(account_created_at=order.customer_since)
+        await connection.execute(since)
     await enter(connection, "order_recorded", now, actor=actor, order=row["id"], version=row["version"])
     return row, made is not None
 
 
-async def _customer(connection: AsyncConnection, clock: Clock, order: Order) -> str:
+async def _customer(connection: AsyncConnection, clock: Clock, order: Order) -> RowMapping:
     made = insert(customers).values(
-        id=new_id(Prefix.CUSTOMER),
-        external_ref=order.customer_id,
-        account_created_at=order.customer_since,
-        created_at=clock.now(),
+        id=new_id(Prefix.CUSTOMER), external_ref=order.customer_id, account_created_at=order.customer_since, created_at=clock.now()
     )
-    since = {} if order.customer_since is None else {"account_created_at": order.customer_since}
-    made = made.on_conflict_do_update(index_elements=["external_ref"], set_=since) if since else made.on_conflict_do_nothing()
-    await connection.execute(made)
-    return (await connection.execute(select(customers.c.id).where(customers.c.external_ref == order.customer_id))).scalar_one()
+    await connection.execute(made.on_conflict_do_nothing())
+    return (await connection.execute(select(customers).where(customers.c.external_ref == order.customer_id))).mappings().one()
 
 
 async def _put_payments(connection: AsyncConnection, order_id: str, order: Order) -> None:

@@ -4,15 +4,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import exists, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.messages import Situation
 from refunds.status import Status
 from store.situations import situation
-from store.tables import outbox, refunds
+from store.tables import decisions, instructions, outbox, refunds
 
 _BACK_OFF_S = (1, 2, 5, 15, 60, 300)
+LEASE = timedelta(seconds=60)
+"""How long one sweep may take over what it has taken before another may take it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +29,31 @@ class Due:
 
 
 async def take_due(connection: AsyncConnection, now: datetime, *, limit: int = 100) -> list[Due]:
-    """Lock what is due, oldest first; rows another sweep holds are left to it."""
-    rows = await connection.execute(
-        select(outbox.c.id, outbox.c.kind, outbox.c.refund_id, outbox.c.body, outbox.c.tries)
+    """Take what is due, oldest first, for :data:`LEASE`: what is not marked as done by then is due again. Rows another sweep holds are left to it.
+
+    A signal whose message the run has heard already is marked as done instead.
+    """
+    heard = exists().where(decisions.c.id == outbox.c.body["message"].astext, decisions.c.delivered_at.is_not(None)) | exists().where(
+        instructions.c.id == outbox.c.body["message"].astext, instructions.c.applied_at.is_not(None)
+    )
+    ready = (
+        select(outbox.c.id)
         .where(outbox.c.done_at.is_(None), outbox.c.due_at <= now)
         .order_by(outbox.c.due_at, outbox.c.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
-    return [Due(*row) for row in rows]
+    ids = list((await connection.execute(ready)).scalars())
+    if not ids:
+        return []
+    await connection.execute(update(outbox).where(outbox.c.id.in_(ids), outbox.c.kind == "signal", heard).values(done_at=now))
+    rows = await connection.execute(
+        update(outbox)
+        .where(outbox.c.id.in_(ids), outbox.c.done_at.is_(None))
+        .values(due_at=now + LEASE, tries=outbox.c.tries + 1)
+        .returning(outbox.c.id, outbox.c.kind, outbox.c.refund_id, outbox.c.body, outbox.c.tries)
+    )
+    return sorted((Due(*row) for row in rows), key=lambda due: due.id)
 
 
 async def done(connection: AsyncConnection, ids: list[int], now: datetime) -> None:
@@ -46,11 +64,9 @@ async def done(connection: AsyncConnection, ids: list[int], now: datetime) -> No
 
 async def failed(connection: AsyncConnection, due: Due, now: datetime, error: str) -> None:
     """Try again later: after 1 s, then ever longer, up to 5 minutes."""
-    wait = _BACK_OFF_S[min(due.tries, len(_BACK_OFF_S) - 1)]
+    wait = _BACK_OFF_S[min(due.tries, len(_BACK_OFF_S)) - 1]
     await connection.execute(
-        update(outbox)
-        .where(outbox.c.id == due.id)
-        .values(tries=due.tries + 1, due_at=now + timedelta(seconds=wait), last_error=error[:500])
+        update(outbox).where(outbox.c.id == due.id).values(due_at=now + timedelta(seconds=wait), last_error=error[:500])
     )
 
 

@@ -158,6 +158,8 @@ class Steps:
         if row is None:
             return False
         if table is instructions:
+            if row["kind"] == kind and row["applied_at"] is None:
+                await connection.execute(update(instructions).where(instructions.c.id == message_id).values(applied_at=change.at))
             return row["kind"] == kind
         wanted = verdicts[kind] if kind in ("decide", "consent") else (kind,)
         if row["verdict"] not in wanted or (row["kind"] == "consent") != (kind == "consent"):

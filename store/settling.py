@@ -82,7 +82,7 @@ class Settling(Payments):
             if not instruction["body"].get("first_person"):
                 return await self._done(connection, change, instruction, Code.SECOND_PERSON_REQUIRED, "only one person has said so")
             current = await self._operation(connection, change)
-            if current.in_flight:
+            if current.may_answer:
                 return situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="a request may still be under way")
             conclusion = Conclusion(Event.PROCESSOR_FAILED, Code.SETTLED_NOT_REFUNDED, "two persons found that no money had moved")
             await self._apply(connection, change, operation, conclusion, processor_refund=None, by=instruction["principal_id"])

@@ -41,17 +41,23 @@ class Sweep:
         return await self._deliver() + await self._start_missing()
 
     async def _deliver(self) -> int:
-        delivered: list[int] = []
+        now = self._database.clock.now()
         async with self._database.begin() as connection:
-            now = self._database.clock.now()
-            for due in await outbox.take_due(connection, now):
-                try:
-                    await self._deliver_one(due)
-                except RPCError as error:
-                    await outbox.failed(connection, due, now, f"{error.status.name}: {error.message}")
-                else:
-                    delivered.append(due.id)
-            await outbox.done(connection, delivered, now)
+            taken = await outbox.take_due(connection, now)
+        delivered: list[int] = []
+        failures: list[tuple[outbox.Due, str]] = []
+        for due in taken:
+            try:
+                await self._deliver_one(due)
+            except RPCError as error:
+                failures.append((due, f"{error.status.name}: {error.message}"))
+            else:
+                delivered.append(due.id)
+        if taken:
+            async with self._database.begin() as connection:
+                await outbox.done(connection, delivered, now)
+                for due, why in failures:
+                    await outbox.failed(connection, due, now, why)
         return len(delivered)
 
     async def _deliver_one(self, due: outbox.Due) -> None:

@@ -66,7 +66,8 @@ class _HTTPClient(stripe.HTTPXClient):
 
     def _get_request_args_kwargs(self, method: str, url: str, headers: Any, post_data: Any) -> Any:
         arguments, options = super()._get_request_args_kwargs(method, url, headers, post_data)
-        return [arguments, options | {"extensions": {"trace": _check_send_before}}]
+        body = options.pop("data", None)  # already encoded by the SDK; httpx has deprecated taking bytes as form data
+        return [arguments, options | {"content": body or None, "extensions": {"trace": _check_send_before}}]
 
     def _handle_request_error(self, e: Exception) -> Any:
         if isinstance(e, SendTooLate):
