@@ -58,6 +58,7 @@ class Board:
         self._rows: dict[str, Row] = {}
         self._changed = threading.Condition()
         self._ending = threading.Event()
+        self._given_up = False
         self._reader = threading.Thread(target=self._read_on, name="demo-board", daemon=True)
         self.trouble = ""
 
@@ -69,6 +70,12 @@ class Board:
         """Stop reading; returns when the last answer was taken in."""
         self._ending.set()
         self._reader.join()
+
+    def give_up(self) -> None:
+        """Let every scene that waits end at once, because somebody pressed Ctrl-C."""
+        with self._changed:
+            self._given_up = True
+            self._changed.notify_all()
 
     def rows(self) -> list[Row]:
         """All rows, by order, and of one order as they were asked for."""
@@ -88,6 +95,8 @@ class Board:
                 row = self._rows[refund]
                 if row.now and holds(row.now):
                     return row.now
+                if self._given_up:
+                    raise NeverHappened("interrupted")
                 if row.final:
                     raise NeverHappened(f"{refund} ended as {row.now['status']} before {what}")
                 if (left := deadline - time.monotonic()) <= 0:

@@ -19,9 +19,13 @@ from cli.demo.table import REFRESHES_PER_SECOND, display
 from cli.output import Output
 from cli.problems import Exit, Problem
 from deploy.local import environment, leftovers
+from deploy.local.accounts import NoAccountError
 from deploy.local.parts import PARTS
+from deploy.local.ports import NoPortError
+from deploy.local.postgres import PostgresError
 from deploy.local.progress import ConsoleReporter
 from deploy.local.stack import LocalStack, PartFailedError
+from deploy.local.temporal import TemporalMissingError
 
 SETTINGS = {
     # Deadlines of the policy are seconds here, so what is tried again and looked after by itself is in seconds as well.
@@ -31,6 +35,7 @@ SETTINGS = {
     "SWEEP_EVERY_S": "1",
     "SWEEP_GRACE_S": "3",
 }
+CANNOT_RUN = (PartFailedError, NoAccountError, NoPortError, PostgresError, TemporalMissingError)
 COUNTED = ("succeeded", "pending")
 """Statuses of the processor's refunds that return money."""
 
@@ -69,7 +74,7 @@ def run() -> int:
                 stack.wait()
     except KeyboardInterrupt:
         out.say("Stopped.")
-    except PartFailedError as failure:
+    except CANNOT_RUN as failure:
         out.say(str(failure))
         return Exit.REFUSED
     return code
@@ -112,14 +117,16 @@ def _play(scenes: Sequence[Scene], cast: Cast, sandbox: Sandbox, board: Board, r
     """Play all together, then those that need the stage alone; returns what went wrong. Bugs in a scene are raised."""
     wrong: list[tuple[str, str]] = []
     with ThreadPoolExecutor(len(scenes)) as pool:
-        together = [scene for scene in scenes if not scene.alone]
-        for group in (together, *([scene] for scene in scenes if scene.alone)):
-            playing = {pool.submit(_one, Stage(scene.title, scene.goods, cast, sandbox, board), scene): scene for scene in group}
-            for _ in _until_done(playing):
-                refresh()
-            for future, scene in playing.items():
-                if trouble := future.result():
-                    wrong.append((scene.title, trouble))
+        try:
+            together = [scene for scene in scenes if not scene.alone]
+            for group in (together, *([scene] for scene in scenes if scene.alone)):
+                playing = {pool.submit(_one, Stage(scene.title, scene.goods, cast, sandbox, board), scene): scene for scene in group}
+                for _ in _until_done(playing):
+                    refresh()
+                wrong += [(scene.title, trouble) for future, scene in playing.items() if (trouble := future.result())]
+        except KeyboardInterrupt:
+            board.give_up()
+            raise
     return wrong
 
 
