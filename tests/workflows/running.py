@@ -1,0 +1,137 @@
+"""Runs of the real workflow over a store in memory: started, asked, waited for, and at the end held to what must be true of every run."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowHistory,
+    WorkflowUpdateFailedError,
+)
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import WorkflowEnvironment
+
+from refunds.ids import workflow_id
+from refunds.messages import QUEUE_REFUNDS, WORKFLOW_TYPE, Message, Outcome, RefundInput, Situation
+from tests.workflows.memory import MemoryStore, Plan, Row
+
+NO_CACHE = "refunds-no-cache"
+"""A queue whose worker remembers nothing: every workflow task replays the run from its beginning."""
+
+
+@dataclass
+class Run:
+    """One refund with its run: what a test reads and sends."""
+
+    row: Row
+    handle: WorkflowHandle[Any, Any]
+    env: WorkflowEnvironment
+
+    async def view(self) -> Situation:
+        return await self.handle.query("view", result_type=Situation)
+
+    async def until(self, status: str) -> Situation:
+        """Wait until the run itself has heard of a status."""
+        return await self._seen(lambda seen: seen.status == status)
+
+    async def heard(self, version: int) -> Situation:
+        """Wait until the run has heard of everything up to a version of the refund."""
+        return await self._seen(lambda seen: seen.version >= version)
+
+    async def _seen(self, condition: Callable[[Situation], bool]) -> Situation:
+        return await eventually(self.view, condition)
+
+    async def entry(self, type_: str, count: int = 1) -> None:
+        """Wait until the store holds that many entries of a type."""
+
+        async def entries() -> int:
+            return self.row.entries(type_)
+
+        await eventually(entries, lambda found: found >= count)
+
+    async def pass_time(self, by: timedelta) -> None:
+        """Let time pass for the store and for the run."""
+        self.row.shift += by
+        await self.env.fast_forward(self.handle, by)
+
+    async def ask(self, name: str, *arguments: Any, id: str | None = None) -> str:
+        """Send an update and return what its caller learns: the code it was refused with, or the status of the refund."""
+        try:
+            answer = await self.handle.execute_update(name, args=list(arguments), id=id, result_type=Outcome)
+        except WorkflowUpdateFailedError as error:
+            assert isinstance(error.cause, ApplicationError), error.cause
+            return error.cause.type or "untyped"
+        except RPCError as error:
+            assert error.status is RPCStatusCode.NOT_FOUND, error
+            return "run is over"
+        return answer.refused or answer.status
+
+    async def result(self) -> Outcome:
+        async with asyncio.timeout(30):
+            return await self.handle.result()
+
+    async def history(self) -> WorkflowHistory:
+        return await self.handle.fetch_history()
+
+
+def count(history: WorkflowHistory, *kinds: str) -> int:
+    """How many events of these kinds a history holds."""
+    wanted = {EventType.Value(f"EVENT_TYPE_{kind}") for kind in kinds}
+    return sum(1 for event in history.events if event.event_type in wanted)
+
+
+T = TypeVar("T")
+
+
+async def eventually(look: Callable[[], Awaitable[T]], condition: Callable[[T], bool], within_s: float = 20) -> T:
+    """Look until what is seen meets the condition, and return it; raises ``TimeoutError`` with nothing seen in time."""
+    async with asyncio.timeout(within_s):
+        while True:
+            if condition(seen := await look()):
+                return seen
+            await asyncio.sleep(0.01)
+
+
+class Runs:
+    """Starts runs, and at the end holds every one of them to what must be true of all."""
+
+    def __init__(self, client: Client, env: WorkflowEnvironment, store: MemoryStore) -> None:
+        self._client, self._env, self.store = client, env, store
+        self.started: list[Run] = []
+
+    async def start(self, plan: Plan | None = None, *, queue: str = QUEUE_REFUNDS) -> Run:
+        return await self.start_row(self.store.add(plan), queue=queue)
+
+    async def start_row(self, row: Row, *, queue: str = QUEUE_REFUNDS) -> Run:
+        with self._env.with_time_skipping_disabled():
+            handle = await self._client.start_workflow(
+                WORKFLOW_TYPE,
+                RefundInput(row.id),
+                id=workflow_id(row.id),
+                task_queue=queue,
+                static_summary=f"Refund {row.id}",
+                result_type=Outcome,
+            )
+        run = Run(row, handle, self._env)
+        self.started.append(run)
+        return run
+
+    async def close(self) -> None:
+        for run in self.started:
+            exactly = self._client.get_workflow_handle(run.handle.id, run_id=run.handle.result_run_id)
+            if (await exactly.describe()).status is WorkflowExecutionStatus.RUNNING:
+                await exactly.terminate("the test is over")
+            history = await exactly.fetch_history()
+            assert count(history, "WORKFLOW_TASK_FAILED", "WORKFLOW_TASK_TIMED_OUT") == 0, run.row.ledger
+
+
+def message(message_id: str, run: Run | None = None) -> Message:
+    """The message that carries a recorded id."""
+    return Message(message_id, revision=run.row.revision if run else 0)
