@@ -28,7 +28,9 @@ def waiting(refund: Refund) -> str:
 def show_list(out: Output, refunds: list[Any]) -> None:
     """A table of refunds."""
     rows = [(r["id"], r.get("order_id"), amount_of(r), r["status"], r.get("queue"), waiting(r), age(r.get("created_at"))) for r in refunds]
-    out.table(("refund", "order", "amount", "status", "queue", "waits for", "age"), rows, fold="waits for")
+    out.table(
+        ("refund", "order", "amount", "status", "queue", "waits for, or how it ended", "age"), rows, fold="waits for, or how it ended"
+    )
 
 
 def show_terms(out: Output, refund: Refund) -> None:

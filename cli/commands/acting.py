@@ -166,4 +166,4 @@ def _answer(out: Output, answer: dict[str, Any]) -> None:
     refund = answer.get("refund")
     now = refund if isinstance(refund, dict) else answer
     what = refund_view.waiting(now)
-    out.say(f"{now['id']} is {now['status']}{f', waiting for {what}' if what and not now.get('final') else ''}.")
+    out.say(f"{now['id']} is {now['status']}{f': {what}' if what and not now.get('final') else ''}.")

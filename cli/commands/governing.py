@@ -126,22 +126,29 @@ def list_keys(as_json: Json = False) -> None:
 
 @keys.command("add")
 def add_key(
-    principal: Annotated[str, typer.Argument(help="Whose it is: an id from people list.")],
+    owner: Annotated[str, typer.Argument(metavar="WHO", help="Whose it is: a handle or an id from people list.")],
     role: Annotated[list[Role], typer.Option("--role", help="May be repeated.")],
     integration: Annotated[str | None, typer.Option("--integration", help="Whose Idempotency-Keys it shares; survives rotation.")] = None,
     expires: Annotated[str | None, typer.Option("--expires", metavar="TIME", help="RFC 3339; never by default.")] = None,
     as_json: Json = False,
 ) -> None:
     """Make a key and print it, this once."""
-    body = {"principal_id": principal, "roles": [r.value for r in role], "integration": integration, "expires_at": _time(expires)}
+    body = {"roles": [r.value for r in role], "integration": integration, "expires_at": _time(expires)}
     with Api() as api:
-        answer = api.post("/v1/keys", {name: value for name, value in body.items() if value is not None})
+        whose = {"principal_id": _principal(api, owner)}
+        answer = api.post("/v1/keys", whose | {name: value for name, value in body.items() if value is not None})
     out = Output(as_json)
     if as_json:
         out.json(answer)
     else:
         out.fields([("id", answer["id"]), ("roles", ", ".join(answer["roles"])), ("key", answer["key"])])
         out.say("The key is not shown again.")
+
+
+def _principal(api: Api, owner: str) -> str:
+    """The id of whoever has this handle; handles are unique without regard to case. Anything else is taken as an id, which the API checks."""
+    everybody = api.get("/v1/people")["people"]
+    return next((str(one["id"]) for one in everybody if str(one["handle"]).casefold() == owner.casefold()), owner)
 
 
 @keys.command("revoke")

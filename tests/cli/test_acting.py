@@ -35,7 +35,7 @@ def test_approve_shows_the_exact_terms_and_sends_their_hash(waiting: FakeApi, re
     ran = refunds("approve", ID, "--note", "looks right")
 
     assert ran.code == 0 and "$120.00 (12000 USD in the processor's unit)" in ran.out and HASH in ran.out
-    assert ran.err == f"{ID} is approved, waiting for $120.00 approved, about to be submitted.\n"
+    assert ran.err == f"{ID} is approved: $120.00 approved, about to be submitted.\n"
     sent = {"verdict": "approve", "terms_hash": HASH, "note": "looks right", "deliver": "update"}
     assert waiting.sent("POST") == [(f"/v1/refunds/{ID}/decisions", sent)]
 

@@ -60,9 +60,10 @@ def test_a_file_that_is_not_json_is_named(api: FakeApi, refunds: Runner, tmp_pat
 
 
 def test_a_new_key_is_printed_once_with_its_roles(api: FakeApi, refunds: Runner) -> None:
+    api.on("GET", "/v1/people", (200, {"people": [{"id": "pr_2", "handle": "pr_9"}, {"id": "pr_1", "handle": "Rita"}]}))
     api.on("POST", "/v1/keys", (201, {"id": "key_1", "roles": ["manager", "reviewer"], "key": "rfk_new"}))
 
-    ran = refunds("keys", "add", "pr_1", "--role", "reviewer", "--role", "manager")
+    ran = refunds("keys", "add", "rita", "--role", "reviewer", "--role", "manager")
 
     assert api.sent("POST") == [("/v1/keys", {"principal_id": "pr_1", "roles": ["reviewer", "manager"]})]
     assert ran.out.count("rfk_new") == 1 and "not shown again" in ran.err
