@@ -74,6 +74,7 @@ def spawn(command: Command, log: Path) -> subprocess.Popen[bytes]:
             user=account.uid if account else None,
             group=account.gid if account else None,
             extra_groups=[] if account else None,
+            umask=0o077,
         )
 
 
