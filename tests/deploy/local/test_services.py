@@ -50,5 +50,11 @@ async def test_time_skipping_server_answers(temporal_env):
     assert temporal_env.supports_time_skipping_v2
 
 
-def test_sandbox_is_emptied(sandbox):
-    assert sandbox.control("GET", "/faults") in ([], {"faults": []})
+def test_sandbox_is_as_new_for_each_test(sandbox):
+    assert sandbox.control("GET", "/clock")["shifted_seconds"] == 0
+    sandbox.control("POST", "/clock", {"advance_seconds": 60})
+    assert sandbox.control("GET", "/clock")["shifted_seconds"] == 60
+
+
+def test_sandbox_forgot_what_the_test_before_did(sandbox):
+    assert sandbox.control("GET", "/clock")["shifted_seconds"] == 0
