@@ -5,7 +5,7 @@ from temporalio import activity
 from activities.read_payment import PaymentReader
 from refunds.logs import logger
 from refunds.messages import Situation, Step, StepInput
-from refunds.processor import ProcessorError
+from refunds.processor import PaymentState, ProcessorError
 from store.progress import Steps
 
 log = logger(__name__)
@@ -25,12 +25,15 @@ class Prepare:
     @activity.defn(name=Step.PREPARE)
     async def prepare(self, step: StepInput) -> Situation:
         """Bring a received refund as far as its first quote, or say what is needed first."""
-        found = await self._steps.prepare(step.refund)
-        if found.needs != Step.READ_PAYMENT or self._reader is None:
-            return found
+        return await self._steps.prepare(step.refund, await self._reading(step.refund))
+
+    async def _reading(self, refund_id: str) -> PaymentState | None:
+        """The payment read on the spot, or ``None``: then the store falls back on a stored reading, or asks for one to be taken with patience."""
+        if self._reader is None:
+            return None
+        wanted = await self._steps.payment_to_read(refund_id)
         try:
-            await self._reader.read(found.payment)
+            return None if wanted is None else await self._reader.look(*wanted)
         except ProcessorError as error:
-            log.warning("payment_not_read", refund=step.refund, reason=error.reason)
-            return found  # the regular step tries again, with patience
-        return await self._steps.prepare(step.refund)
+            log.warning("payment_not_read", refund=refund_id, reason=error.reason)
+            return None

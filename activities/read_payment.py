@@ -6,7 +6,7 @@ from temporalio.exceptions import ApplicationError
 from activities.processors.base import Processor
 from refunds.clock import Clock
 from refunds.messages import Step, StepInput
-from refunds.processor import DisputeState, PaymentState, PaymentStatus, ProcessorError
+from refunds.processor import MISSING, DisputeState, PaymentState, PaymentStatus, ProcessorError
 from store.operations import Payments
 
 
@@ -23,12 +23,13 @@ class PaymentReader:
 
         A payment the processor does not know is kept as such, so that the quote can deny it by name.
         """
-        processor_payment, currency = await self._payments.processor_payment_of(payment_id)
-        state = await self._processor.read_payment(processor_payment)
-        if state is None:
-            state = missing(processor_payment, currency, self._clock)
+        state = await self.look(*await self._payments.processor_payment_of(payment_id))
         await self._payments.save_snapshot(payment_id, state)
         return state
+
+    async def look(self, processor_payment: str, currency: str) -> PaymentState:
+        """Read one payment without keeping the reading. Raises ``NotSent`` when the processor cannot be asked."""
+        return await self._processor.read_payment(processor_payment) or missing(processor_payment, currency, self._clock)
 
     @activity.defn(name=Step.READ_PAYMENT)
     async def read_payment(self, step: StepInput) -> None:
@@ -44,7 +45,7 @@ def missing(processor_payment: str, currency: str, clock: Clock) -> PaymentState
     return PaymentState(
         processor_payment=processor_payment,
         status=PaymentStatus.INCOMPLETE,
-        raw_status="missing",
+        raw_status=MISSING,
         currency=currency,
         captured=0,
         capturable=0,

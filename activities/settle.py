@@ -25,13 +25,18 @@ class Settle:
         if instruction is None or operation is None:
             return await self._settling.refuse_unbacked(step.refund, step.message)
         try:
-            if instruction["body"]["outcome"] == "not_refunded":
-                found = await self._processor.find(operation.request.processor_payment, operation.id)
-                return await self._settling.settle_not_refunded(operation, instruction, found)
+            moved = instruction["body"]["outcome"] == "refunded"
             if operation.kind is OperationKind.RELEASE:
                 state = await self._processor.read_payment(operation.request.processor_payment)
                 canceled = state is not None and state.status is PaymentStatus.CANCELED
-                return await self._settling.settle_released(operation, instruction, canceled=canceled)
+                if moved:
+                    return await self._settling.settle_released(operation, instruction, canceled=canceled)
+                if canceled:
+                    return await self._settling.settle_contradicted_release(operation, instruction)
+                return await self._settling.settle_not_refunded(operation, instruction, None)
+            if not moved:
+                found = await self._processor.find(operation.request.processor_payment, operation.id)
+                return await self._settling.settle_not_refunded(operation, instruction, found)
             refund = await self._processor.retrieve(instruction["body"]["processor_refund_id"] or "")
             return await self._settling.settle_refunded(operation, instruction, refund)
         except NotSent as error:

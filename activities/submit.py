@@ -64,8 +64,8 @@ class Submit:
             adopted = await self._look_up(operation)
             if adopted is not None:
                 return adopted
-            if (why := self._no_more_posts(operation)) is not None:
-                return await self._payments.park(operation, *why)
+            if (why := self._payments.no_more_posts(operation, self._payments.database.clock.now())) is not None:
+                return await self._payments.park(operation, Code.OUTCOME_UNKNOWN, f"not in the processor's list, and {why}")
         state = await self._processor.read_payment(operation.request.processor_payment)
         if state is None:
             state = missing(operation.request.processor_payment, operation.amount.currency, self._payments.database.clock)
@@ -123,20 +123,6 @@ class Submit:
         except NotSent as error:
             raise Unknown("cannot_look_up", error.reason) from error
         return None if found is None else await self._payments.receipt(operation, found, attempt=None)
-
-    def _no_more_posts(self, operation: Operation) -> tuple[Code, str] | None:
-        """Why nothing may be posted again for an operation that may already have been sent and was not found."""
-        now = self._payments.database.clock.now()
-        window = timedelta(seconds=self._settings.submit_safe_window_s)
-        if operation.first_sent_at is not None and now - operation.first_sent_at >= window:
-            hours = self._settings.submit_safe_window_s / 3600
-            return Code.OUTCOME_UNKNOWN, f"no answer, not in the processor's list, and the safe window of {hours:g} h is over"
-        if operation.attempts >= self._settings.submit_max_attempts:
-            return (
-                Code.OUTCOME_UNKNOWN,
-                f"no answer after {operation.attempts} attempts ({operation.last_reason}), and not in the processor's list",
-            )
-        return None
 
     async def _give_up_or_retry(self, refund_id: str, error: NotSent | Unknown, tried: int) -> Situation:
         """Try again later with growing, jittered waits, or stop for now: held when certainly nothing was sent, else parked."""

@@ -77,6 +77,7 @@ class Code(StrEnum):
     CONSENT_DECLINED = "CONSENT_DECLINED"
     # held
     EMERGENCY_STOP = "EMERGENCY_STOP"
+    DRAFT_MODE = "DRAFT_MODE"
     PROCESSOR_UNREACHABLE = "PROCESSOR_UNREACHABLE"
     TERMS_EXPIRED = "TERMS_EXPIRED"
     # failed and parked
@@ -194,6 +195,7 @@ CATALOGUE: dict[Code, Meaning] = {
     _C.REVIEWER_DENIED: Meaning(0, "A reviewer denied it.", "See the decision and its note."),
     _C.CONSENT_DECLINED: Meaning(0, "The customer declined these terms.", "Ask for a new refund if other terms are wanted."),
     _C.EMERGENCY_STOP: Meaning(0, "An operator has stopped all refunds.", "It goes on when an operator resumes."),
+    _C.DRAFT_MODE: Meaning(0, "The installation prepares refunds and sends none.", "It goes on when an operator sets mode live."),
     _C.PROCESSOR_UNREACHABLE: Meaning(0, "The processor cannot be reached.", "It is tried again by itself; nothing was sent."),
     _C.TERMS_EXPIRED: Meaning(
         0, "The terms expired, or no longer fit the payment, before anything was sent.", "It is quoted again by itself."

@@ -25,6 +25,10 @@ class PaymentStatus(StrEnum):
     UNKNOWN = "unknown"
 
 
+MISSING = "missing"
+"""The raw status of a payment that the processor does not know."""
+
+
 class RefundState(StrEnum):
     """The five states Stripe's refunds have, and one for what this version does not know."""
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -26,6 +26,10 @@ class ClassifierKind(StrEnum):
 
     RULES = "rules"
     MODEL = "model"
+
+
+class SettingsError(RuntimeError):
+    """The environment does not make valid settings."""
 
 
 Seconds = Annotated[float, Field(gt=0, le=86_400 * 400)]
@@ -128,6 +132,18 @@ class Settings(BaseSettings):
         if self.refunds_text_key is None:
             raise RuntimeError("REFUNDS_TEXT_KEY is not set in this process; only the API and the classify role hold it")
         return self._decoded_text_key()
+
+    @classmethod
+    def load(cls) -> Self:
+        """Read the environment. Raises :class:`SettingsError`, whose text names each setting and the remedy and shows no value: a value may be a secret."""
+        try:
+            return cls()
+        except ValidationError as error:
+            wrong = [
+                f"{'.'.join(str(part) for part in problem['loc']).upper() or 'settings'}: {problem['msg'].removeprefix('Value error, ')}"
+                for problem in error.errors(include_url=False, include_input=False, include_context=False)
+            ]
+        raise SettingsError("; ".join(wrong))
 
     def masked(self) -> dict[str, str]:
         """Every setting as text, secrets masked: what ``refunds config`` prints."""

@@ -46,7 +46,7 @@ async def bootstrap(database: Database) -> str | None:
 
 
 async def _main() -> int:
-    settings = Settings()
+    settings = Settings.load()
     database = connect(settings.database_url.get_secret_value(), SystemClock(), settings, name="bootstrap")
     try:
         await database.check_revision()

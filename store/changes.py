@@ -140,6 +140,15 @@ async def lock_payment(connection: AsyncConnection, payment_id: str) -> RowMappi
     return (await connection.execute(select(payments).where(payments.c.id == payment_id).with_for_update())).mappings().one()
 
 
+async def lock_payment_of(connection: AsyncConnection, refund_id: str) -> RowMapping | None:
+    """Lock the payment a refund is about, before the refund itself; ``None`` when it is about none yet. Raises ``REFUND_NOT_FOUND``."""
+    query = select(payments).join(refunds, refunds.c.payment_id == payments.c.id).where(refunds.c.id == refund_id)
+    row = (await connection.execute(query.with_for_update(of=payments))).mappings().one_or_none()
+    if row is None:
+        await read_refund(connection, refund_id)
+    return row
+
+
 async def lock_refund(connection: AsyncConnection, refund_id: str, clock_now: Now) -> Change:
     """Lock a refund, then take the time. Raises ``REFUND_NOT_FOUND``."""
     row = (await connection.execute(select(refunds).where(refunds.c.id == refund_id).with_for_update())).mappings().one_or_none()

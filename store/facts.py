@@ -17,7 +17,7 @@ from refunds.reasons import Reason
 from refunds.refundable import Refundable
 from refunds.status import RESERVING, Status
 from store.changes import Change
-from store.tables import classifications, customers, orders, refunds, revisions
+from store.tables import classifications, orders, refunds, revisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,20 @@ async def gather(
     reason: Reason | None,
     asked_by_customer: bool,
     extracted: bool,
+    account_since: datetime | None,
     stored: StoredReading | None,
 ) -> Facts:
     """Gather everything for one decision. ``asked_by_customer`` is false for terms that a reviewer wrote: those need to be asked for anew."""
     row = change.row
-    customer, duplicate = await _customer(connection, change, policy=policy, payment_id=payment_id, amount=amount, currency=state.currency)
+    customer, duplicate = await _customer(
+        connection,
+        change,
+        policy=policy,
+        payment_id=payment_id,
+        amount=amount,
+        currency=state.currency,
+        account_since=account_since,
+    )
     authenticated = "customer_authentication" in row["details"]
     named = asked_by_customer and authenticated and not full and not extracted and row["agent_id"] is None and amount == row["amount"]
     return Facts(
@@ -124,7 +133,14 @@ def _reading(stored: StoredReading, row: dict[str, Any], order: RowMapping, *, e
 
 
 async def _customer(
-    connection: AsyncConnection, change: Change, *, policy: Policy, payment_id: str, amount: int, currency: str
+    connection: AsyncConnection,
+    change: Change,
+    *,
+    policy: Policy,
+    payment_id: str,
+    amount: int,
+    currency: str,
+    account_since: datetime | None,
 ) -> tuple[CustomerFacts, str | None]:
     """The customer's history besides this refund, and an earlier refund that this one may repeat."""
     row, at = change.row, change.at
@@ -152,25 +168,22 @@ async def _customer(
                         )
                     )
                 ).label("duplicate"),
+                select(func.count())
+                .select_from(orders)
+                .where(orders.c.customer_id == row["customer_id"])
+                .scalar_subquery()
+                .label("orders"),
             )
             .select_from(refunds)
             .join(revisions, and_(revisions.c.refund_id == refunds.c.id, revisions.c.revision == refunds.c.revision))
             .where(refunds.c.customer_id == row["customer_id"], or_(refunds.c.final_at.is_(None), refunds.c.status == "succeeded"))
         )
     ).one()
-    account, placed = (
-        await connection.execute(
-            select(
-                select(customers.c.account_created_at).where(customers.c.id == row["customer_id"]).scalar_subquery(),
-                select(func.count()).select_from(orders).where(orders.c.customer_id == row["customer_id"]).scalar_subquery(),
-            )
-        )
-    ).one()
     facts = CustomerFacts(
-        account_age_days=_days(account, at),
-        orders=placed,
+        account_age_days=_days(account_since, at),
+        orders=history.orders,
         refunds=history.refunds,
-        share_refunded_percent=history.refunds * 100 // placed if placed else None,
+        share_refunded_percent=history.refunds * 100 // history.orders if history.orders else None,
         amount_today=int(history.today),
         refunds_week=history.week,
     )

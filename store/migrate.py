@@ -35,7 +35,7 @@ def migrate(url: str) -> list[str]:
 
 def main() -> int:
     """Migrate and say what was done."""
-    settings = Settings()
+    settings = Settings.load()
     try:
         absent = migrate(settings.database_url.get_secret_value())
     except OperationalError as error:

@@ -1,8 +1,9 @@
 """Policy versions: published once, never edited. The one in force is the newest whose effective date has come."""
 
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import insert, select
+from sqlalchemy import ScalarSelect, insert, select
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -11,24 +12,41 @@ from refunds.policy import Policy, load_policy, policy_hash
 from store.changes import enter
 from store.tables import policy_versions
 
+_parsed: dict[str, Policy] = {}
 
-async def in_force(connection: AsyncConnection, at: datetime) -> tuple[RowMapping, Policy]:
-    """The version in force at an instant, with its parsed form. Raises ``LookupError`` when none was ever published (a start-up error)."""
-    row = (
-        (
-            await connection.execute(
-                select(policy_versions)
-                .where(policy_versions.c.effective_from <= at)
-                .order_by(policy_versions.c.effective_from.desc(), policy_versions.c.version.desc())
-                .limit(1)
-            )
-        )
-        .mappings()
-        .one_or_none()
-    )
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """A policy version and its parsed form."""
+
+    version: int
+    hash: str
+    policy: Policy
+
+
+async def in_force(connection: AsyncConnection, at: datetime) -> InForce:
+    """The version in force at an instant. Raises ``LookupError`` when none was ever published (a start-up error)."""
+    query = select(policy_versions.c.version, policy_versions.c.hash).where(policy_versions.c.version == _version_at(at))
+    row = (await connection.execute(query)).one_or_none()
     if row is None:
         raise LookupError("no policy version is in force; publish one with: refunds policy publish")
-    return row, load_policy(row["source"])
+    # A version never changes, so its parsed form is kept under what names its content.
+    policy = _parsed.get(row.hash)
+    if policy is None:
+        source = select(policy_versions.c.source).where(policy_versions.c.version == row.version)
+        policy = _parsed[row.hash] = load_policy((await connection.execute(source)).scalar_one())
+    return InForce(row.version, row.hash, policy)
+
+
+def _version_at(at: datetime) -> ScalarSelect[int]:
+    newest = select(policy_versions.c.version).where(policy_versions.c.effective_from <= at)
+    return newest.order_by(policy_versions.c.effective_from.desc(), policy_versions.c.version.desc()).limit(1).scalar_subquery()
+
+
+async def version_in_force(connection: AsyncConnection, at: datetime) -> RowMapping:
+    """The whole row of the version in force, for showing it."""
+    query = select(policy_versions).where(policy_versions.c.version == _version_at(at))
+    return (await connection.execute(query)).mappings().one()
 
 
 async def publish(

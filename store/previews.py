@@ -7,18 +7,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
 from refunds.facts import PolicyDecision
-from refunds.money import Money, requested
-from refunds.policy import evaluate
+from refunds.money import Money
 from refunds.processor import PaymentState, PaymentStatus
 from refunds.reasons import Reason, processor_reason
 from refunds.refundable import Refundable
 from refunds.terms import OperationKind
-from store import policies
 from store.changes import Change, read_refund
-from store.claims import refundable_of
-from store.facts import gather
-from store.quoting import asked_at_first
-from store.tables import orders, payments
+from store.quoting import asked_at_first, judge
+from store.tables import customers
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,36 +41,21 @@ async def preview(connection: AsyncConnection, clock: Clock, refund_id: str, sta
     """
     change = Change(await read_refund(connection, refund_id), clock.now())
     asked = asked_at_first(change, None, change["payment_id"])
-    version, policy = await policies.in_force(connection, change.at)
-    payment = (await connection.execute(select(payments).where(payments.c.id == asked.payment_id))).mappings().one()
-    order = (await connection.execute(select(orders).where(orders.c.id == payment["order_id"]))).mappings().one()
-    figures = await refundable_of(connection, asked.payment_id, state, besides=refund_id)
-    amount = figures.remaining if asked.amount is None else requested(asked.amount, state.currency).amount
-    facts = await gather(
-        connection,
-        change,
-        policy=policy,
-        order=order,
-        payment_id=asked.payment_id,
-        state=state,
-        figures=figures,
-        amount=amount,
-        full=asked.full,
-        reason=asked.reason,
-        asked_by_customer=True,
-        extracted=False,
-        stored=None,
-    )
+    account_since = (
+        await connection.execute(select(customers.c.account_created_at).where(customers.c.id == change["customer_id"]))
+    ).scalar_one()
+    judged = await judge(connection, change, asked, state, account_since=account_since, stored=None)
+    facts, amount = judged.facts, judged.facts.request.amount
     return Preview(
         operation=OperationKind.RELEASE if state.status is PaymentStatus.AUTHORISED else OperationKind.REFUND,
         processor_payment=state.processor_payment,
         amount=Money(amount, state.currency),
-        full=amount == figures.remaining,
+        full=amount == judged.figures.remaining,
         reason=asked.reason,
         processor_reason=processor_reason(asked.reason),
         consented=facts.request.amount_named_by_customer and facts.request.customer_authenticated,
-        policy_version=version["version"],
-        policy_hash=version["hash"],
-        decision=evaluate(policy, facts),
-        figures=figures,
+        policy_version=judged.force.version,
+        policy_hash=judged.force.hash,
+        decision=judged.decision,
+        figures=judged.figures,
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import exists, select, update
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -20,7 +20,7 @@ from store.deadlines import climb, remind_of_waiting
 from store.facts import StoredReading, reading_of
 from store.requirements import revision_of
 from store.situations import situation
-from store.tables import decisions, instructions, orders, payments
+from store.tables import classifications, decisions, instructions, orders, payments, refunds
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,23 @@ class Steps:
     database: Database
     settings: Settings
 
-    async def prepare(self, refund_id: str) -> Situation:
+    async def payment_to_read(self, refund_id: str) -> tuple[str, str] | None:
+        """The processor's id and the currency of the payment that a first quote needs a reading of, if that is known already."""
+        unread = refunds.c.has_text & ~exists().where(classifications.c.refund_id == refunds.c.id)
+        query = (
+            select(payments.c.processor_payment, payments.c.currency)
+            .join(refunds, refunds.c.payment_id == payments.c.id)
+            .where(refunds.c.id == refund_id, refunds.c.status == Status.RECEIVED, ~unread)
+        )
+        async with self.database.begin() as connection:
+            row = (await connection.execute(query)).one_or_none()
+            return None if row is None else (row.processor_payment, row.currency)
+
+    async def prepare(self, refund_id: str, reading: PaymentState | None = None) -> Situation:
         """Read and quote a received refund; answer the stored situation of any other.
 
-        ``needs`` names the step of another role that must run first: the text is not yet classified, or the payment was not read lately.
+        ``reading`` is the payment, read a moment ago by the same process. ``needs`` of the answer names the step of another role that must run first: the
+        text is not yet classified, or the payment was not read lately.
         """
         async with self.database.begin() as connection:
             row = await read_refund(connection, refund_id)
@@ -49,17 +62,20 @@ class Steps:
                     change.put(run_seen_at=change.at)
                     await quoting.to_a_person(connection, change, "nobody could tell which payment is meant")
                 return await self._saved(connection, change)
-            return await self._quote_first(connection, refund_id, payment_id, stored)
+            return await self._quote_first(connection, refund_id, payment_id, stored, reading)
 
-    async def _quote_first(self, connection: AsyncConnection, refund_id: str, payment_id: str, stored: StoredReading | None) -> Situation:
-        await lock_payment(connection, payment_id)
+    async def _quote_first(
+        self, connection: AsyncConnection, refund_id: str, payment_id: str, stored: StoredReading | None, reading: PaymentState | None
+    ) -> Situation:
+        payment = await lock_payment(connection, payment_id)
         change = await lock_refund(connection, refund_id, self.database.clock.now)
         if change.status is not Status.RECEIVED:
             return situation(change.row)
-        state = await self._fresh(connection, change, payment_id)
+        state = reading or await self._fresh(connection, change, payment_id)
         if state is None:
             return situation(change.row | {"payment_id": payment_id}, needs=Step.READ_PAYMENT)
-        change.put(run_seen_at=change.at)
+        # A ticket learns its payment here, and with it the currency its amount is read in.
+        change.put(run_seen_at=change.at, currency=payment["currency"])
         await quoting.quote(connection, self.settings, change, quoting.asked_at_first(change, stored, payment_id), state)
         return await self._saved(connection, change)
 
@@ -111,7 +127,7 @@ class Steps:
             if change.status is not Status.HELD:
                 return situation(change.row)
             control = await controls.read(connection)
-            if control.stopped:
+            if control.stopped or control.mode == "draft":
                 change.put(wake_at=change.at + timedelta(seconds=self.settings.held_recheck_s))
                 return await self._saved(connection, change)
             revision = await revision_of(connection, refund_id, change["revision"])

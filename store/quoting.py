@@ -5,29 +5,30 @@ reservation (promise P2).
 """
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import insert, select
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from refunds.classification import Source
+from refunds.classification import Reading, Source
 from refunds.errors import Code, RefundError
 from refunds.facts import Facts, PolicyDecision, Review, Rung
 from refunds.money import Money, requested
 from refunds.policy import Policy, evaluate
-from refunds.processor import PaymentState, PaymentStatus
+from refunds.processor import MISSING, PaymentState, PaymentStatus
 from refunds.reasons import Reason, processor_reason
+from refunds.refundable import Refundable
 from refunds.settings import Settings
 from refunds.status import Event, Status, allows
 from refunds.terms import OperationKind, Terms
-from store import policies, snapshots
+from store import policies
 from store.changes import SYSTEM, Change
 from store.claims import refundable_of
 from store.facts import StoredReading, gather, reading_of
 from store.requirements import APPROVE, CONSENT, advance_to_unmet, enter_review, record_decision
-from store.tables import customers, orders, payments, revisions
+from store.tables import customers, orders, payments, processor_binding, revisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,17 @@ def asked_at_first(change: Change, stored: StoredReading | None, payment_id: str
     if row["details"]["kind"] != "ticket":
         return asked
     reading = stored.reading if stored else None
-    return replace(asked, amount=reading.amount if reading else None, reason=reading.reason if reading else None, extracted=True)
+    return replace(asked, amount=_amount_read(reading, change["currency"]), reason=reading.reason if reading else None, extracted=True)
+
+
+def _amount_read(reading: Reading | None, currency: str | None) -> int | None:
+    """The amount a reader found, if it can be meant: in the payment's currency and sendable; otherwise a person states it."""
+    if reading is None or reading.amount is None or currency is None or (reading.currency or currency).upper() != currency:
+        return None
+    try:
+        return requested(reading.amount, currency).amount
+    except RefundError:
+        return None
 
 
 def asked_again(change: Change, revision: RowMapping) -> Asked:
@@ -88,6 +99,69 @@ def ladder_for_people(policy: Policy) -> Review:
     return Review(least.value, ladder.people, rungs)
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One judgement: what it rests on and what the policy makes of it. ``account`` is the processor account this database is bound to."""
+
+    force: policies.InForce
+    order: RowMapping
+    account: str | None
+    figures: Refundable
+    facts: Facts
+    decision: PolicyDecision
+
+
+async def judge(
+    connection: AsyncConnection,
+    change: Change,
+    asked: Asked,
+    state: PaymentState,
+    *,
+    account_since: datetime | None,
+    stored: StoredReading | None,
+) -> Judged:
+    """Gather the facts and judge them under the policy in force, writing nothing. Raises what the amount alone makes impossible."""
+    force = await policies.in_force(connection, change.at)
+    order = (
+        (
+            await connection.execute(
+                select(orders, select(processor_binding.c.account).scalar_subquery().label("account"))
+                .join(payments, payments.c.order_id == orders.c.id)
+                .where(payments.c.id == asked.payment_id)
+            )
+        )
+        .mappings()
+        .one()
+    )
+    figures = await refundable_of(connection, asked.payment_id, state, besides=change.id)
+    if asked.amount is not None:
+        requested(asked.amount, state.currency)
+    facts = await gather(
+        connection,
+        change,
+        policy=force.policy,
+        order=order,
+        payment_id=asked.payment_id,
+        state=state,
+        figures=figures,
+        amount=figures.remaining if asked.full else asked.amount or 0,
+        full=asked.full,
+        reason=asked.reason,
+        asked_by_customer=asked.by_customer,
+        extracted=asked.extracted,
+        account_since=account_since,
+        stored=stored,
+    )
+    decision = evaluate(force.policy, facts)
+    if state.raw_status == MISSING:
+        why = "The processor does not know this payment."
+        decision = replace(decision, outcome="deny", code=Code.PAYMENT_MISSING.value, explanation=why)
+    elif asked.amount is None and not asked.full and decision.outcome == "deny":
+        # Nobody said how much, so nothing about the amount can be denied yet: a person states it first.
+        decision = replace(decision, outcome="proceed", code=None)
+    return Judged(force, order, order["account"], figures, facts, decision)
+
+
 async def quote(
     connection: AsyncConnection, settings: Settings, change: Change, asked: Asked, state: PaymentState, *, refuse_denied: bool = False
 ) -> None:
@@ -96,66 +170,25 @@ async def quote(
     The caller holds the payment's and the refund's lock; the customer's is taken here. With ``refuse_denied`` (a reviewer's revision) terms that the
     policy denies raise their code and leave the refund as it is, except where a dispute denies any terms. Saves nothing by itself.
     """
-    await connection.execute(select(customers.c.id).where(customers.c.id == change["customer_id"]).with_for_update())
-    version, policy = await policies.in_force(connection, change.at)
-    payment = (await connection.execute(select(payments).where(payments.c.id == asked.payment_id))).mappings().one()
-    order = (await connection.execute(select(orders).where(orders.c.id == payment["order_id"]))).mappings().one()
-    figures = await refundable_of(connection, asked.payment_id, state, besides=change.id)
-    unstated = asked.amount is None and not asked.full
-    amount = figures.remaining if asked.full else asked.amount or 0
-    if asked.amount is not None:
-        requested(asked.amount, state.currency)
-    facts = await gather(
-        connection,
-        change,
-        policy=policy,
-        order=order,
-        payment_id=asked.payment_id,
-        state=state,
-        figures=figures,
-        amount=amount,
-        full=asked.full,
-        reason=asked.reason,
-        asked_by_customer=asked.by_customer,
-        extracted=asked.extracted,
-        stored=await reading_of(connection, change.id),
-    )
-    decision = evaluate(policy, facts)
-    if state.raw_status == "missing":
-        decision = replace(
-            decision, outcome="deny", code=Code.PAYMENT_MISSING.value, explanation="The processor does not know this payment."
-        )
-    if unstated and decision.outcome == "deny":
-        # Nobody said how much, so nothing about the amount can be denied yet: a person states it first.
-        decision = replace(decision, outcome="proceed", code=None)
-    if refuse_denied and decision.outcome == "deny" and decision.code not in (Code.PAYMENT_DISPUTED, Code.ALREADY_RETURNED):
-        raise RefundError(Code(decision.code or Code.POLICY_DENIED), decision.explanation, field="amount")
-    await _write(connection, settings, change, asked, state, order=order, version=version, policy=policy, facts=facts, decision=decision)
+    locked = select(customers.c.account_created_at).where(customers.c.id == change["customer_id"]).with_for_update()
+    account_since = (await connection.execute(locked)).scalar_one()
+    stored = await reading_of(connection, change.id) if change["has_text"] else None
+    judged = await judge(connection, change, asked, state, account_since=account_since, stored=stored)
+    denied = judged.decision.outcome == "deny" and judged.decision.code not in (Code.PAYMENT_DISPUTED, Code.ALREADY_RETURNED)
+    if refuse_denied and denied:
+        raise RefundError(Code(judged.decision.code or Code.POLICY_DENIED), judged.decision.explanation, field="amount")
+    await _write(connection, settings, change, asked, state, judged)
 
 
 async def _write(
-    connection: AsyncConnection,
-    settings: Settings,
-    change: Change,
-    asked: Asked,
-    state: PaymentState,
-    *,
-    order: RowMapping,
-    version: RowMapping,
-    policy: Policy,
-    facts: Facts,
-    decision: PolicyDecision,
+    connection: AsyncConnection, settings: Settings, change: Change, asked: Asked, state: PaymentState, judged: Judged
 ) -> None:
-    revision = change["revision"] + 1
+    revision, facts, decision = change["revision"] + 1, judged.facts, judged.decision
     why_no_terms = _why_no_terms(asked, state, facts)
     proceeding = decision.outcome == "proceed"
     if proceeding and why_no_terms and decision.review is None:
-        decision = replace(decision, review=ladder_for_people(policy))
-    terms = None
-    if proceeding and not why_no_terms:
-        account = await snapshots.bound_account(connection, "stripe")
-        assert account is not None  # the payments role bound it before it ever read a payment
-        terms = _terms(settings, change, asked, state, order, version, facts, decision, account=account, revision=revision)
+        decision = replace(decision, review=ladder_for_people(judged.force.policy))
+    terms = _terms(settings, change, asked, state, judged, revision=revision) if proceeding and not why_no_terms else None
     row = {
         "refund_id": change.id,
         "revision": revision,
@@ -164,8 +197,8 @@ async def _write(
         "currency": state.currency,
         "terms": terms.canonical() if terms else None,
         "terms_hash": terms.hash if terms else None,
-        "policy_version": version["version"],
-        "policy_hash": version["hash"],
+        "policy_version": judged.force.version,
+        "policy_hash": judged.force.hash,
         "facts": _recorded(facts),
         "decision": decision.plain(),
         "author_id": asked.author,
@@ -179,7 +212,7 @@ async def _write(
         revision=revision,
         terms_hash=row["terms_hash"],
         payment_id=asked.payment_id,
-        order_id=order["id"],
+        order_id=judged.order["id"],
         amount=facts.request.amount,
         currency=state.currency,
         full=asked.full,
@@ -201,8 +234,8 @@ async def _write(
         amount=facts.request.amount,
         currency=state.currency,
         payment=asked.payment_id,
-        policy_version=version["version"],
-        policy_hash=version["hash"],
+        policy_version=judged.force.version,
+        policy_hash=judged.force.hash,
         outcome=decision.outcome,
     )
     await _move(connection, change, row, decision, why_no_terms)
@@ -261,19 +294,9 @@ def _why_no_terms(asked: Asked, state: PaymentState, facts: Facts) -> str | None
     return None
 
 
-def _terms(
-    settings: Settings,
-    change: Change,
-    asked: Asked,
-    state: PaymentState,
-    order: RowMapping,
-    version: RowMapping,
-    facts: Facts,
-    decision: PolicyDecision,
-    *,
-    account: str,
-    revision: int,
-) -> Terms:
+def _terms(settings: Settings, change: Change, asked: Asked, state: PaymentState, judged: Judged, *, revision: int) -> Terms:
+    facts, decision = judged.facts, judged.decision
+    assert judged.account is not None  # the payments role bound it before it ever read a payment
     money = Money(facts.request.amount, state.currency)
     review_s = sum(rung.decide_within_s for rung in decision.review.ladder) * decision.review.people if decision.review else 0
     consent_s = decision.consent_within_s if decision.consent else 0
@@ -282,11 +305,11 @@ def _terms(
         revision=revision,
         operation=OperationKind.RELEASE if state.status is PaymentStatus.AUTHORISED else OperationKind.REFUND,
         processor="stripe",
-        processor_account=account,
+        processor_account=judged.account,
         mode=settings.refunds_mode.value,
         api_version=settings.stripe_api_version,
-        order=order["id"],
-        order_version=order["version"],
+        order=judged.order["id"],
+        order_version=judged.order["version"],
         payment=asked.payment_id,
         processor_payment=state.processor_payment,
         amount=money.amount,
@@ -295,7 +318,7 @@ def _terms(
         full=money.amount == facts.payment.remaining,
         reason=asked.reason,
         processor_reason=processor_reason(asked.reason, set_by_fraud_role=asked.reason_by_fraud_role),
-        policy_version=version["version"],
+        policy_version=judged.force.version,
         # Everything the terms wait for may take its whole time, and then they still hold for a while.
         expires_at=change.at + timedelta(seconds=consent_s + review_s + decision.terms_valid_s),
     )
@@ -318,12 +341,12 @@ def _sources(asked: Asked) -> dict[str, str]:
 
 async def to_a_person(connection: AsyncConnection, change: Change, why: str) -> None:
     """Send a request whose payment nobody could tell to a person: no terms, no reservation of a payment, a place in the review queue."""
-    version, policy = await policies.in_force(connection, change.at)
+    force = await policies.in_force(connection, change.at)
     if change.status is Status.RECEIVED:
         change.move(Event.READ)
     change.put(detail=why, tier=3)
-    change.note("unquotable", why=why, policy_version=version["version"])
-    enter_review(change, ladder_for_people(policy), actor=SYSTEM)
+    change.note("unquotable", why=why, policy_version=force.version)
+    enter_review(change, ladder_for_people(force.policy), actor=SYSTEM)
 
 
 async def resolve_revision(connection: AsyncConnection, change: Change, body: dict[str, Any], *, author: str, by_fraud_role: bool) -> Asked:

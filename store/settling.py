@@ -8,7 +8,7 @@ from refunds.errors import Code
 from refunds.messages import Situation
 from refunds.processor import Conclusion, ProcessorRefund, RefundState, conclude
 from refunds.status import Event, Status
-from store.changes import Change, lock_payment, lock_refund
+from store.changes import Change, lock_refund
 from store.operations import Operation, Payments
 from store.situations import situation
 from store.tables import instructions, processor_refunds
@@ -73,6 +73,8 @@ class Settling(Payments):
             await self.receipt(operation, found, attempt=None)
         async with self.database.begin() as connection:
             change = await self._locked(connection, operation)
+            if (heard := await self._already(connection, change, instruction)) is not None:
+                return heard
             if found is not None:
                 return await self._done(
                     connection, change, instruction, Code.SETTLEMENT_CONTRADICTED, f"the processor's list shows {found.id}"
@@ -82,7 +84,7 @@ class Settling(Payments):
             if not instruction["body"].get("first_person"):
                 return await self._done(connection, change, instruction, Code.SECOND_PERSON_REQUIRED, "only one person has said so")
             current = await self._operation(connection, change)
-            if current.may_answer:
+            if current is None or current.may_answer:
                 return situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="a request may still be under way")
             conclusion = Conclusion(Event.PROCESSOR_FAILED, Code.SETTLED_NOT_REFUNDED, "two persons found that no money had moved")
             await self._apply(connection, change, operation, conclusion, processor_refund=None, by=instruction["principal_id"])
@@ -92,6 +94,10 @@ class Settling(Payments):
         """Let ``refunded`` count for the release of an authorisation, when the processor shows that it is cancelled."""
         async with self.database.begin() as connection:
             change = await self._locked(connection, operation)
+            if (heard := await self._already(connection, change, instruction)) is not None:
+                return heard
+            if change.status is not Status.PARKED:
+                return await self._done(connection, change, instruction, Code.NOT_PARKED, f"it is {change.status}")
             if not canceled:
                 return await self._done(connection, change, instruction, Code.SETTLEMENT_MISMATCH, "the authorisation is not cancelled")
             await self._apply(
@@ -112,9 +118,27 @@ class Settling(Payments):
             await change.save(connection)
             return situation(change.row, refused=Code.MESSAGE_UNBACKED.value)
 
-    async def _locked(self, connection: AsyncConnection, operation: Operation) -> Change:
-        await lock_payment(connection, operation.payment_id)
-        return await lock_refund(connection, operation.refund_id, self.database.clock.now)
+    async def settle_contradicted_release(self, operation: Operation, instruction: RowMapping) -> Situation:
+        """Refuse ``not_refunded`` for an authorisation that the processor shows as cancelled, and record that it is."""
+        await self.released(operation, attempt=None)
+        async with self.database.begin() as connection:
+            change = await self._locked(connection, operation)
+            if (heard := await self._already(connection, change, instruction)) is not None:
+                return heard
+            return await self._done(connection, change, instruction, Code.SETTLEMENT_CONTRADICTED, "the authorisation is cancelled")
+
+    async def _already(self, connection: AsyncConnection, change: Change, instruction: RowMapping) -> Situation | None:
+        """The answer of a settlement that counted, or was refused, when it was heard before: it comes twice when an answer was lost."""
+        query = select(instructions.c.applied_at, instructions.c.outcome, instructions.c.detail).where(
+            instructions.c.id == instruction["id"]
+        )
+        row = (await connection.execute(query)).one()
+        return None if row.applied_at is None else situation(change.row, refused=row.outcome or "", refused_detail=row.detail or "")
+
+    async def _stored_refund(self, connection: AsyncConnection, operation: Operation) -> str | None:
+        """The processor's refund that a receipt of this operation names."""
+        query = select(processor_refunds.c.id).where(processor_refunds.c.operation_id == operation.id)
+        return (await connection.execute(query)).scalar_one_or_none()
 
     async def _taken(self, connection: AsyncConnection, operation: Operation, refund: ProcessorRefund) -> bool:
         owner = (
@@ -125,13 +149,12 @@ class Settling(Payments):
     async def _done(
         self, connection: AsyncConnection, change: Change, instruction: RowMapping, code: Code | None, detail: str
     ) -> Situation:
-        if instruction["applied_at"] is None:
-            await connection.execute(
-                update(instructions)
-                .where(instructions.c.id == instruction["id"])
-                .values(applied_at=change.at, outcome=code.value if code else None, detail=detail or None)
-            )
-            if code is not None:
-                change.note("instruction_refused", kind="settle", instruction=instruction["id"], code=code.value)
+        await connection.execute(
+            update(instructions)
+            .where(instructions.c.id == instruction["id"])
+            .values(applied_at=change.at, outcome=code.value if code else None, detail=detail or None)
+        )
+        if code is not None:
+            change.note("instruction_refused", kind="settle", instruction=instruction["id"], code=code.value)
         saved = await self._saved(connection, change)
         return saved if code is None else situation(change.row, refused=code.value, refused_detail=detail)

@@ -44,7 +44,7 @@ async def connect_temporal() -> Client:
 
 async def serve(roles: list[WorkerRole]) -> int:
     """Host the roles until told to stop."""
-    settings = Settings()
+    settings = Settings.load()
     configure(settings, program="worker")
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -39,6 +39,8 @@ TABLE: tuple[Row, ...] = (
     Row("none", "*", Unknown, "no_answer", "the connection broke or timed out after the request may have left"),
 )
 
+_NOT_STRIPE = Row("4xx", "no error object", Unknown, "unexpected_answer", "not Stripe's own error: nothing may be concluded from it")
+
 _CONNECTING = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol, httpx.ProxyError)
 
 
@@ -56,6 +58,8 @@ def translate(error: stripe.StripeError) -> ProcessorError:
     else:
         key = (str(status), str(code or "*"))
     row = _row(*key)
+    if row.becomes is Refused and detail_object is None:
+        row = _NOT_STRIPE  # a proxy's page, not Stripe's judgement
     message = getattr(detail_object, "message", None) or (type(error.__cause__).__name__ if error.__cause__ else type(error).__name__)
     retry_after = (error.headers or {}).get("retry-after", "")
     return row.becomes(row.reason, str(message)[:300], code=code, retry_after=int(retry_after) if retry_after.isdigit() else None)
@@ -71,5 +75,5 @@ def _row(status: str, code: str) -> Row:
 def as_markdown() -> str:
     """The table for the docs."""
     lines = ["| HTTP | code or type | becomes | reason | why |", "| --- | --- | --- | --- | --- |"]
-    lines += [f"| {r.status} | `{r.code}` | {r.becomes.__name__} | `{r.reason}` | {r.why} |" for r in TABLE]
+    lines += [f"| {r.status} | `{r.code}` | {r.becomes.__name__} | `{r.reason}` | {r.why} |" for r in (*TABLE, _NOT_STRIPE)]
     return "\n".join(lines) + "\n"

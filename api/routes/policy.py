@@ -32,7 +32,7 @@ class NewVersion(Strict):
 async def show(call: TheCall) -> Response:
     """Its source, version, hash and since when it holds."""
     async with call.begin(Role.OPERATOR, Role.AUDITOR, Role.REVIEWER) as connection:
-        row, _ = await policies.in_force(connection, call.services.database.clock.now())
+        row = await policies.version_in_force(connection, call.services.database.clock.now())
     return presenting.answer(dict(row))
 
 

@@ -1,0 +1,138 @@
+"""Operations as the store reads them: one per approved revision, with what its attempts say."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.messages import Situation
+from refunds.money import Money
+from refunds.processor import FrozenRequest
+from refunds.settings import Settings
+from refunds.terms import OperationKind
+from store.changes import Change, announce, lock_payment, lock_refund, read_refund
+from store.db import Database
+from store.situations import situation
+from store.tables import attempts, operations, revisions
+
+ANSWERED, REFUSED, NOT_SENT, UNKNOWN, LAPSED = "answered", "refused", "not_sent", "unknown", "lapsed"
+_CERTAIN = (ANSWERED, REFUSED, NOT_SENT, LAPSED)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation with what its attempts say.
+
+    ``in_flight``: an attempt is open that may still be sent, perhaps by another worker; ``may_answer``: one may still be under way.
+    ``first_sent_at``: the opening of the first attempt that may have been sent.
+    """
+
+    id: str
+    refund_id: str
+    revision: int
+    payment_id: str
+    kind: OperationKind
+    amount: Money
+    request: FrozenRequest
+    attempts: int
+    uncertain: bool
+    in_flight: bool
+    may_answer: bool
+    first_sent_at: datetime | None
+    last_reason: str | None
+    terms_expire_at: datetime
+    quoted_dispute: str
+    api_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An open attempt: it may leave this machine for ``send_within_s`` from the moment the transaction that opened it was begun, and not later."""
+
+    id: str
+    number: int
+    send_within_s: float
+
+
+def operation_from(row: Any, tried: Sequence[Any]) -> Operation:
+    """Build an operation from its row (with what was quoted) and the rows of its attempts in their order."""
+    maybe_sent = [a for a in tried if a["attempt_outcome"] not in (NOT_SENT, LAPSED)]
+    return Operation(
+        id=row["id"],
+        refund_id=row["refund_id"],
+        revision=row["revision"],
+        payment_id=row["payment_id"],
+        kind=OperationKind(row["kind"]),
+        amount=Money(row["amount"], row["currency"]),
+        request=FrozenRequest(**row["request"]),
+        attempts=len(tried),
+        uncertain=any(a["attempt_outcome"] not in _CERTAIN for a in tried),
+        in_flight=any(a["attempt_outcome"] is None and a["sendable"] for a in tried),
+        may_answer=any(a["attempt_outcome"] is None and a["answerable"] for a in tried),
+        first_sent_at=min((a["opened_at"] for a in maybe_sent), default=None),
+        last_reason=tried[-1]["reason"] if tried else None,
+        terms_expire_at=row["expires_at"],
+        quoted_dispute=row["dispute"],
+        api_version=row["api_version"],
+    )
+
+
+@dataclass(frozen=True)
+class OperationRows:
+    """What everything that works on operations shares: the login of the ``payments`` role, the locks, and reading an operation."""
+
+    database: Database
+    settings: Settings
+    worker: str
+
+    @property
+    def _longest_call(self) -> timedelta:
+        """How long after its ``send_by`` a call can still be under way."""
+        return timedelta(seconds=self.settings.stripe_connect_timeout_s + self.settings.stripe_read_timeout_s)
+
+    async def operation_of(self, refund_id: str) -> Operation | None:
+        """The operation of a refund's present revision, or ``None``."""
+        async with self.database.begin() as connection:
+            return await self._operation(connection, Change(await read_refund(connection, refund_id), self.database.clock.now()))
+
+    async def _operation(self, connection: AsyncConnection, change: Change) -> Operation | None:
+        """Read the operation of the present revision with its attempts, and judge their timing by the database's clock."""
+        now = func.clock_timestamp()
+        rows = (
+            (
+                await connection.execute(
+                    select(
+                        operations,
+                        revisions.c.expires_at,
+                        revisions.c.facts["payment"]["dispute"].astext.label("dispute"),
+                        revisions.c.terms["api_version"].astext.label("api_version"),
+                        attempts.c.outcome.label("attempt_outcome"),
+                        attempts.c.reason,
+                        attempts.c.opened_at,
+                        (attempts.c.id.is_not(None)).label("attempted"),
+                        (attempts.c.send_by > now).label("sendable"),
+                        (attempts.c.send_by + self._longest_call > now).label("answerable"),
+                    )
+                    .join(revisions, (revisions.c.refund_id == operations.c.refund_id) & (revisions.c.revision == operations.c.revision))
+                    .outerjoin(attempts, attempts.c.operation_id == operations.c.id)
+                    .where(operations.c.refund_id == change.id, operations.c.revision == change["revision"])
+                    .order_by(attempts.c.number)
+                )
+            )
+            .mappings()
+            .all()
+        )
+        return operation_from(rows[0], [row for row in rows if row["attempted"]]) if rows else None
+
+    async def _locked(self, connection: AsyncConnection, operation: Operation) -> Change:
+        """Lock the operation's payment, then its refund."""
+        await lock_payment(connection, operation.payment_id)
+        return await lock_refund(connection, operation.refund_id, self.database.clock.now)
+
+    async def _saved(self, connection: AsyncConnection, change: Change) -> Situation:
+        await change.save(connection)
+        await announce(connection, change.id)
+        return situation(change.row)

@@ -1,0 +1,148 @@
+"""What came of an operation: receipts, adoptions, releases, parking, and what is seen later.
+
+Every function here converges: whoever comes second finds the record made and changes nothing (field report 11).
+"""
+
+from datetime import timedelta
+
+from sqlalchemy import select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.errors import Code
+from refunds.messages import Situation
+from refunds.processor import Conclusion, ProcessorRefund, conclude
+from refunds.status import Event, Status, allows
+from store.changes import Change
+from store.operation_rows import ANSWERED, UNKNOWN, Attempt, Operation, OperationRows
+from store.tables import attempts, operations, processor_refunds
+
+
+class Receipts(OperationRows):
+    """The recording half of the payments role."""
+
+    async def receipt(self, operation: Operation, refund: ProcessorRefund, *, attempt: Attempt | None) -> Situation:
+        """Store the processor's refund id as the first act, then compare with what was approved, then move.
+
+        Converges: whoever comes second finds the receipt and changes nothing. ``attempt`` is ``None`` when the refund was found by looking it up; then
+        every uncertain attempt is answered by it.
+        """
+        async with self.database.begin() as connection:
+            change = await self._locked(connection, operation)
+            await self._keep(connection, change, operation, refund)
+            await self._answer_attempts(connection, change, operation, attempt, refund)
+            conclusion = conclude(refund, amount=operation.amount, processor_payment=operation.request.processor_payment)
+            await self._apply(connection, change, operation, conclusion, processor_refund=refund.id)
+            return await self._saved(connection, change)
+
+    async def _keep(self, connection: AsyncConnection, change: Change, operation: Operation, refund: ProcessorRefund) -> None:
+        values = {
+            "id": refund.id,
+            "processor": "stripe",
+            "payment_id": operation.payment_id,
+            "operation_id": operation.id,
+            "amount": refund.amount,
+            "currency": refund.currency.upper(),
+            "state": refund.state.value,
+            "raw_state": refund.raw_state,
+            "failure_reason": refund.failure_reason,
+            "first_seen_at": change.at,
+            "updated_at": change.at,
+        }
+        fresh = {k: values[k] for k in ("state", "raw_state", "failure_reason", "updated_at")}
+        await connection.execute(upsert(processor_refunds).values(values).on_conflict_do_update(index_elements=["id"], set_=fresh))
+
+    async def _answer_attempts(
+        self, connection: AsyncConnection, change: Change, operation: Operation, attempt: Attempt | None, refund: ProcessorRefund
+    ) -> None:
+        which = attempts.c.operation_id == operation.id
+        which &= attempts.c.id == attempt.id if attempt else (attempts.c.outcome.is_(None) | (attempts.c.outcome == UNKNOWN))
+        await connection.execute(
+            update(attempts)
+            .where(which)
+            .values(answered_at=change.at, outcome=ANSWERED, reason="answer" if attempt else "found", detail=refund.id)
+        )
+        change.note(
+            "receipt" if attempt else "adopted",
+            operation=operation.id,
+            attempt=attempt.id if attempt else None,
+            processor_refund=refund.id,
+            amount=refund.amount,
+            currency=refund.currency.upper(),
+            state=refund.raw_state,
+        )
+
+    async def _apply(
+        self,
+        connection: AsyncConnection,
+        change: Change,
+        operation: Operation,
+        conclusion: Conclusion,
+        *,
+        processor_refund: str | None,
+        by: str = "processor",
+    ) -> None:
+        if not allows(change.status, conclusion.event):
+            return  # the other worker, a poll or an event was here first; the record already says so
+        change.put(detail=conclusion.detail or None)
+        change.move(conclusion.event, actor=by, code=conclusion.code, operation=operation.id, processor_refund=processor_refund)
+        if conclusion.event in (Event.PROCESSOR_SUCCEEDED, Event.PROCESSOR_FAILED, Event.AUTHORISATION_RELEASED):
+            await connection.execute(
+                update(operations).where(operations.c.id == operation.id).values(settled_at=change.at, outcome=change.status.value)
+            )
+        if conclusion.event is Event.PROCESSOR_PENDING:
+            change.put(wake_at=change.at + timedelta(seconds=self.settings.pending_poll_initial_s))
+        if conclusion.event is Event.PARK:
+            change.put(wake_at=change.at + timedelta(seconds=self.settings.parked_escalate_s), queue="settle")
+            change.notice("parked", code=conclusion.code)
+        if conclusion.event is Event.PROCESSOR_FAILED:
+            change.notice("failed", code=conclusion.code)
+
+    async def released(self, operation: Operation, *, attempt: Attempt | None) -> Situation:
+        """Record that the authorisation was cancelled: no money was taken, so it is not counted as a refund."""
+        async with self.database.begin() as connection:
+            change = await self._locked(connection, operation)
+            which = attempts.c.operation_id == operation.id
+            which &= attempts.c.id == attempt.id if attempt else (attempts.c.outcome.is_(None) | (attempts.c.outcome == UNKNOWN))
+            await connection.execute(update(attempts).where(which).values(answered_at=change.at, outcome=ANSWERED, reason="released"))
+            await self._apply(connection, change, operation, Conclusion(Event.AUTHORISATION_RELEASED), processor_refund=None)
+            return await self._saved(connection, change)
+
+    async def park(self, operation: Operation, code: Code, why: str) -> Situation:
+        """Park a refund whose outcome nobody can know: a person settles it. Its money stays reserved."""
+        async with self.database.begin() as connection:
+            change = await self._locked(connection, operation)
+            if change.status is Status.SUBMITTING:  # another worker may have learned the outcome meanwhile
+                await self._apply(connection, change, operation, Conclusion(Event.PARK, code, why), processor_refund=None, by="system")
+            return await self._saved(connection, change)
+
+    async def observed(self, operation: Operation, refund: ProcessorRefund | None) -> Situation:
+        """Record what a poll or look-up saw of a refund that is not final; ``None`` when the processor could not be asked.
+
+        Age is never evidence: an old pending refund is parked, not failed, and one that could not be asked stays as it is (field report 8).
+        """
+        async with self.database.begin() as connection:
+            change = await self._locked(connection, operation)
+            if refund is not None:
+                await self._keep(connection, change, operation, refund)
+                conclusion = conclude(refund, amount=operation.amount, processor_payment=operation.request.processor_payment)
+                if conclusion.event is not Event.PROCESSOR_PENDING or change.status is not Status.PENDING:
+                    await self._apply(connection, change, operation, conclusion, processor_refund=refund.id)
+            if change.status is Status.PENDING:
+                age = (change.at - change["status_since"]).total_seconds()
+                if age >= self.settings.pending_give_up_s:
+                    why = f"still pending after {int(age // 86_400)} days"
+                    await self._apply(
+                        connection, change, operation, Conclusion(Event.PARK, Code.PENDING_TOO_LONG, why), processor_refund=None
+                    )
+                else:
+                    wait = min(max(self.settings.pending_poll_initial_s, age / 2), self.settings.pending_poll_max_s)
+                    change.put(wake_at=change.at + timedelta(seconds=wait))
+            return await self._saved(connection, change)
+
+    async def processor_refund_of(self, operation: Operation) -> str | None:
+        """The processor's refund id of an operation, once there is a receipt."""
+        async with self.database.begin() as connection:
+            return (
+                await connection.execute(select(processor_refunds.c.id).where(processor_refunds.c.operation_id == operation.id))
+            ).scalar_one_or_none()
