@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -20,7 +22,6 @@ from refunds.processor import (
     PaymentStatus,
     ProcessorRefund,
     RefundState,
-    Refused,
     Unknown,
 )
 from refunds.settings import Settings
@@ -49,6 +50,10 @@ _DISPUTES = {
     "prevented": DisputeState.NONE,
 }
 _STRONGEST = (DisputeState.OPEN, DisputeState.LOST, DisputeState.UNKNOWN, DisputeState.INQUIRY, DisputeState.NONE)
+
+
+_MISSHAPEN = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
+"""What reading an answer of another shape raises, here and inside the SDK: a bug of the other side, which tells nothing about the money."""
 
 
 async def _check_send_before(event: str, _info: dict[str, Any]) -> None:
@@ -95,29 +100,25 @@ class StripeProcessor:
 
     async def account(self) -> str:
         """The account the key belongs to. Raises ``NotSent``."""
-        try:
+        with _reading():
             return (await self._client.v1.accounts.retrieve_current_async()).id
-        except stripe.StripeError as error:
-            raise _unread(error) from error
+        raise NotSent("not_found", "Stripe does not know the account of this key")
 
     async def read_payment(self, processor_payment: str) -> PaymentState | None:
         """Read a PaymentIntent or a charge, its refunds to the last page, and its disputes."""
         read_at = self._clock.now()
         by_charge = processor_payment.startswith(("ch_", "py_"))
         scope = {"charge" if by_charge else "payment_intent": processor_payment}
-        try:
+        with _reading():
             paid, refunds, disputes = await asyncio.gather(
                 self._charge(processor_payment) if by_charge else self._intent(processor_payment),
                 self._refunds(scope, processor_payment),
                 self._client.v1.disputes.list_async(cast(Any, scope | {"limit": 100})),
             )
-        except stripe.StripeError as error:
-            if error.http_status == 404:
-                return None
-            raise _unread(error) from error
-        found = {_DISPUTES.get(str(d.status), DisputeState.UNKNOWN) for d in disputes.data}
-        dispute = next(state for state in _STRONGEST if state in found or state is DisputeState.NONE)
-        return PaymentState(refunds=refunds, dispute=dispute, read_at=read_at, processor_payment=processor_payment, **paid)
+            found = {_DISPUTES.get(str(d.status), DisputeState.UNKNOWN) for d in disputes.data}
+            dispute = next(state for state in _STRONGEST if state in found or state is DisputeState.NONE)
+            return PaymentState(refunds=refunds, dispute=dispute, read_at=read_at, processor_payment=processor_payment, **paid)
+        return None
 
     async def _intent(self, intent_id: str) -> dict[str, Any]:
         intent = await self._client.v1.payment_intents.retrieve_async(intent_id, {"expand": ["latest_charge"]})
@@ -160,59 +161,67 @@ class StripeProcessor:
     async def find(self, processor_payment: str, operation: str) -> ProcessorRefund | None:
         """Look our refund up by our operation id among all refunds of the payment. Raises ``NotSent`` when Stripe cannot be asked."""
         scope = {"charge" if processor_payment.startswith(("ch_", "py_")) else "payment_intent": processor_payment}
-        try:
+        with _reading():
             refunds = await self._refunds(scope, processor_payment)
-        except stripe.StripeError as error:
-            raise _unread(error) from error
-        return next((refund for refund in refunds if refund.operation == operation), None)
+            return next((refund for refund in refunds if refund.operation == operation), None)
+        raise NotSent("not_found", "Stripe does not know the payment")
 
     async def retrieve(self, processor_refund: str) -> ProcessorRefund | None:
         """Read one refund; ``None`` when Stripe does not know it."""
-        try:
+        with _reading():
             refund = await self._client.v1.refunds.retrieve_async(processor_refund)
-        except stripe.StripeError as error:
-            if error.http_status == 404 or (error.http_status == 400 and isinstance(error, stripe.InvalidRequestError)):
-                return None
-            raise _unread(error) from error
-        return _refund(refund, str(refund.payment_intent or refund.charge or ""))
+            return _refund(refund, str(refund.payment_intent or refund.charge or ""))
+        return None
 
     async def refund(self, request: FrozenRequest, *, send_before: float) -> ProcessorRefund:
         """Send the frozen request. Raises ``Refused``, ``NotSent``, ``Unknown`` or :class:`SendTooLate`."""
-        token = _send_before.set(send_before)
-        try:
+        with _sending(send_before):
             refund = await self._client.v1.refunds.create_async(cast(Any, request.params), {"idempotency_key": request.idempotency_key})
-        except stripe.StripeError as error:
-            raise translate(error) from error
-        finally:
-            _send_before.reset(token)
-        try:
             return _refund(refund, request.processor_payment)
-        except (AttributeError, KeyError, TypeError) as error:
-            raise Unknown("unexpected_shape", "the answer is not a refund") from error
 
     async def cancel(self, request: FrozenRequest, *, send_before: float) -> None:
         """Cancel the whole authorisation. Raises ``Refused``, ``NotSent``, ``Unknown`` or :class:`SendTooLate`."""
-        token = _send_before.set(send_before)
-        try:
+        with _sending(send_before):
             intent = await self._client.v1.payment_intents.cancel_async(
                 request.processor_payment, options={"idempotency_key": request.idempotency_key}
             )
-        except stripe.StripeError as error:
-            raise translate(error) from error
-        finally:
-            _send_before.reset(token)
-        if getattr(intent, "status", None) != "canceled":
-            raise Unknown("unexpected_shape", "the answer does not say that the authorisation is cancelled")
+            if intent.status != "canceled":
+                raise Unknown("unexpected_shape", "the answer does not say that the authorisation is cancelled")
 
     async def close(self) -> None:
         """Close the connections."""
         await self._http.close_async()
 
 
-def _unread(error: stripe.StripeError) -> NotSent | Refused:
-    """Reading moves nothing, so whatever went wrong it may simply be tried again; only a key that is refused stays refused."""
-    found = translate(error)
-    return NotSent(found.reason, found.detail, code=found.code, retry_after=found.retry_after)
+@contextmanager
+def _sending(send_before: float) -> Iterator[None]:
+    """Translate every error of a call that can move money; what cannot be read afterwards is unknown, never a refusal."""
+    token = _send_before.set(send_before)
+    try:
+        yield
+    except stripe.StripeError as error:
+        raise translate(error) from error
+    except _MISSHAPEN as error:
+        raise Unknown("unexpected_shape", f"the answer cannot be read ({type(error).__name__})") from error
+    finally:
+        _send_before.reset(token)
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Translate every error of a call that only reads: it moves nothing, so whatever went wrong it may simply be tried again.
+
+    Leaves the block quietly, past its end, when Stripe itself says that it does not know the object.
+    """
+    try:
+        yield
+    except stripe.StripeError as error:
+        if error.http_status == 404 and error.error is not None and error.error.type == "invalid_request_error":
+            return
+        found = translate(error)
+        raise NotSent(found.reason, found.detail, code=found.code, retry_after=found.retry_after) from error
+    except _MISSHAPEN as error:
+        raise NotSent("unexpected_shape", f"the answer cannot be read ({type(error).__name__})") from error
 
 
 def _risk(charge: stripe.Charge | None) -> str:
@@ -227,9 +236,9 @@ def _refund(refund: stripe.Refund, processor_payment: str) -> ProcessorRefund:
         state = RefundState(refund.status or "")
     except ValueError:
         state = RefundState.UNKNOWN
-    if not refund.id.startswith(("re_", "pyr_")):
-        raise KeyError("id")
     metadata = refund.metadata
+    if not refund.id.startswith(("re_", "pyr_")) or type(refund.amount) is not int or type(refund.currency) is not str:
+        raise TypeError("not a refund")
     return ProcessorRefund(
         id=refund.id,
         processor_payment=processor_payment if processor_payment in shown else shown[0] or shown[1],
