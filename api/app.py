@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from api import contract, problems
 from api.limits import Limits
@@ -16,6 +17,10 @@ from api.services import Services
 from refunds.settings import Settings
 from store.db import Database, Listener
 from store.texts import Texts
+
+ROUTERS = tuple(part.router for part in (refunds, quotes, deciding, orders, controls, access, policy, health))
+ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+"""Every call there is."""
 
 _DESCRIPTION = """Refunds that are approved by people, sent once, and recorded.
 
@@ -60,8 +65,8 @@ def create_app(settings: Settings, database: Database, temporal: Connect = from_
         redirect_slashes=False,
     )
     app.add_middleware(Observed, metrics=metrics)
-    problems.install(app)
-    for part in (refunds, quotes, deciding, orders, controls, access, policy, health):
-        app.include_router(part.router)
+    problems.install(app, ROUTES)
+    for router in ROUTERS:
+        app.include_router(router)
     contract.describe(app)
     return app

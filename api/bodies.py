@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import datetime
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -15,6 +16,7 @@ Model = TypeVar("Model", bound=BaseModel)
 _DRAINED = 16
 """An oversized body is read on (and thrown away) up to this many times the cap, so that its sender reads the answer and not a broken connection."""
 
+_FIRST_YEAR, _LAST_YEAR = 1970, 2999
 _BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -50,9 +52,24 @@ def parse(model: type[Model], raw: bytes) -> Model:
     """
     text = check_json(raw)
     try:
-        return model.model_validate_json(text, strict=True)
+        value = model.model_validate_json(text, strict=True)
     except ValidationError as error:
         raise invalid(error, fields=model.model_fields) from None
+    check_instants(value)
+    return value
+
+
+def check_instants(value: object, place: str = "") -> None:
+    """Refuse instants that no refund is about: at the ends of the calendar a change of zone already overflows. Raises ``INVALID_FIELD``."""
+    if isinstance(value, datetime):
+        if not _FIRST_YEAR <= value.year <= _LAST_YEAR:
+            raise _bad(place, f"The year must be from {_FIRST_YEAR} to {_LAST_YEAR}.")
+    elif isinstance(value, BaseModel):
+        for name, item in value:
+            check_instants(item, f"{place}.{name}" if place else name)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            check_instants(item, f"{place}.{index}")
 
 
 def check_json(raw: bytes) -> str:

@@ -1,14 +1,16 @@
 """Errors as people and programs read them: RFC 9457 ``application/problem+json``, every code from the one catalogue (``refunds.errors``)."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from refunds.errors import CATALOGUE, Code, RefundError
 from refunds.logs import logger
@@ -107,12 +109,20 @@ async def _invalid_query(request: Request, error: Exception) -> Response:
 _BY_HTTP_STATUS = {404: Code.NOT_FOUND, 405: Code.METHOD_NOT_ALLOWED}
 
 
-async def _no_route(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    code = _BY_HTTP_STATUS.get(error.status_code, Code.MALFORMED_JSON)
-    answer = await _refused(request, RefundError(code))
-    answer.headers.update(error.headers or {})
-    return answer
+class _NoRoute:
+    """Answers calls that no route takes."""
+
+    def __init__(self, routes: Sequence[APIRoute]) -> None:
+        self._routes = routes
+
+    async def __call__(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        answer = await _refused(request, RefundError(_BY_HTTP_STATUS.get(error.status_code, Code.MALFORMED_JSON)))
+        if error.status_code == 405:
+            # The framework names the methods of the first route at this address only.
+            here = [route for route in self._routes if route.matches(request.scope)[0] is not Match.NONE]
+            answer.headers["Allow"] = ", ".join(sorted({method for route in here for method in route.methods or ()}))
+        return answer
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
@@ -124,12 +134,14 @@ async def _unexpected(request: Request, error: Exception) -> Response:
         places.append(f"{'/'.join(Path(code.co_filename).parts[-2:])}:{frame.tb_lineno} {code.co_name}")
         frame = frame.tb_next
     _log.error("unexpected_error", request_id=request_id_of(request), error=type(error).__qualname__, at=places[-12:])
-    return await _refused(request, RefundError(Code.INTERNAL))
+    answer = await _refused(request, RefundError(Code.INTERNAL))
+    answer.headers["X-Request-Id"] = request_id_of(request)  # this one is answered outside the middleware that adds it
+    return answer
 
 
-def install(app: FastAPI) -> None:
+def install(app: FastAPI, routes: Sequence[APIRoute]) -> None:
     """Answer every kind of error as a problem."""
     app.add_exception_handler(RefundError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid_query)
-    app.add_exception_handler(HTTPException, _no_route)
+    app.add_exception_handler(HTTPException, _NoRoute(routes))
     app.add_exception_handler(Exception, _unexpected)

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 
 from api import presenting
 from api.answering import first_answer, refund_view
-from api.bodies import parse
+from api.bodies import check_instants, parse
 from api.calls import SEE_ALL, Call, TheCall, idempotency_key, refund_id_in
 from api.contract import KEY_HEADER, errors, takes
 from api.schemas import LedgerView, RefundPage, RefundView
@@ -136,6 +136,7 @@ class ListQuery(BaseModel):
 )
 async def listing(query: Annotated[ListQuery, Query()], call: TheCall) -> Response:
     """Give ``next_cursor`` as ``cursor`` for the next page. A queue's list leaves out what can no longer be decided in time."""
+    check_instants(query)
     after = None if query.cursor is None else _read_cursor(query.cursor)
     async with call.begin(*SEES_REFUNDS) as connection:
         filters = views.Filters(
