@@ -1,0 +1,317 @@
+"""A merchant's shop on real parts, for tests of the steps: PostgreSQL with each role's own login, the payment sandbox over HTTP, and the steps as a worker
+builds them. Only Temporal is played: :meth:`Shop.submit` runs one activity attempt, :meth:`Shop.submitted` repeats it as the server would, without its waits.
+"""
+
+import asyncio
+import base64
+import itertools
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import text
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.prepare import Prepare
+from activities.processors.base import Processor
+from activities.processors.stripe import StripeProcessor
+from activities.read_payment import PaymentReader
+from activities.reconcile import Reconcile
+from activities.settle import Settle
+from activities.submit import Submit
+from refunds.clock import ShiftedClock
+from refunds.messages import Situation, StepInput
+from refunds.orders import Order
+from refunds.people import Actor, PrincipalKind, Role
+from refunds.requests import RefundRequest
+from refunds.settings import Settings
+from store import controls, decisions, intake, orders, principals, snapshots
+from store.bootstrap import bootstrap
+from store.db import Database, connect
+from store.progress import Steps
+from store.settling import Settling
+from store.texts import Texts
+from tests.conftest import FreshDatabase, Sandbox
+
+API_KEY = "sk_test_activities"
+TEXT_KEY = base64.b64encode(b"k" * 32).decode()
+LONG_AGO = "2020-01-01T00:00:00Z"
+_numbers = itertools.count(1)
+
+
+def settings_for(sandbox_url: str, **changed: Any) -> Settings:
+    """Settings that nothing of the tester's environment reaches."""
+    given: dict[str, Any] = {
+        "stripe_api_key": API_KEY,
+        "stripe_api_base": sandbox_url,
+        "stripe_read_timeout_s": 8,
+        "submit_max_attempts": 4,
+        "submit_send_within_s": 5,
+    }
+    return Settings(**(given | changed))
+
+
+def retried(error: ApplicationError) -> str:
+    """The kind of failure Temporal is told, which it repeats after the delay it is told."""
+    assert error.next_retry_delay is not None
+    assert error.type is not None
+    return error.type
+
+
+@dataclass
+class Shop:
+    """One merchant. The tables are shared by the tests of a module; orders, customers and payments are each test's own."""
+
+    sandbox: Sandbox
+    settings: Settings
+    clock: ShiftedClock
+    owner: Database
+    api: Database
+    steps: Steps
+    payments: Settling
+    processor: StripeProcessor
+    people: dict[str, Actor]
+
+    # --- before anything is sent -----------------------------------------------------------------------------------------------------
+
+    async def paid(self, amount: int = 10_000, currency: str = "usd", **more: Any) -> str:
+        """A payment at the sandbox, captured unless said otherwise; returns the PaymentIntent's id."""
+        intent = f"pi_act{next(_numbers)}"
+        await self.control("POST", "/payments", {"id": intent, "amount": amount, "currency": currency} | more)
+        return intent
+
+    async def control(self, method: str, path: str, json: Any = None) -> Any:
+        """Call the sandbox's own address."""
+        return await asyncio.to_thread(self.sandbox.control, method, path, json)
+
+    async def fault(self, on: str, *faults: dict[str, Any], times: int | None = 1, intent: str | None = None) -> None:
+        """Order a fault for the next calls; several hit the same call together."""
+        match = {} if intent is None else {"payment_intent": intent}
+        await self.control("POST", "/faults", {"on": on, "match": match, "times": times, "fault": list(faults)})
+
+    async def ordered(self, intent: str, amount: int = 10_000, currency: str = "USD") -> str:
+        """The merchant's order that was paid with it, by a customer of its own; returns the order's reference."""
+        number = next(_numbers)
+        yesterday = self.clock.now() - timedelta(days=1)
+        body = {
+            "customer_id": f"customer of {intent}",
+            "customer_since": LONG_AGO,
+            "placed_at": LONG_AGO,
+            "delivered_at": yesterday.isoformat(),
+            "currency": currency,
+            "lines": [{"id": "line", "amount": amount}],
+            "payments": [{"id": intent, "amount": amount, "currency": currency}],
+        }
+        async with self.owner.begin() as connection:
+            order = Order.model_validate_json(json.dumps(body))
+            await orders.put_order(connection, self.clock, external_ref=f"order-{number}", order=order, actor="test")
+        return f"order-{number}"
+
+    async def received(self, intent: str, amount: int | None = 3_000, currency: str = "USD", **more: Any) -> str:
+        """A refund that was accepted and not yet read. An order is made for a payment that has none."""
+        if not await self.query("SELECT id FROM payments WHERE processor_payment = :p", p=intent):
+            await self.ordered(intent, currency=currency)
+        body: dict[str, Any] = {
+            "payment_id": intent,
+            "customer_id": f"customer of {intent}",
+            "reason": "product_issue",
+            "channel": "email",
+            "customer_authentication": {"method": "password", "at": LONG_AGO},
+        }
+        body |= {"full": True} if amount is None else {"amount": amount, "currency": currency}
+        request = RefundRequest.model_validate_json(json.dumps(body | more))
+        async with self.api.begin() as connection:
+            texts = Texts(base64.b64decode(TEXT_KEY), self.clock)
+            key = f"key-{next(_numbers)}"
+            accepted = await intake.accept(connection, self.clock, texts, actor=self.people["shop"], key=key, request=request)
+        return accepted.refund_id
+
+    async def prepared(self, refund_id: str) -> Situation:
+        """Quote it, as a process that also hosts the payments role does."""
+        step = Prepare(self.steps, PaymentReader(self.payments, self.processor, self.clock))
+        return await ActivityEnvironment().run(step.prepare, StepInput(refund_id))
+
+    async def approved(self, intent: str | None = None, amount: int | None = 3_000, **more: Any) -> str:
+        """A refund that may be submitted; a person approves it where the policy wants one."""
+        refund_id = await self.received(intent or await self.paid(), amount, **more)
+        found = await self.prepared(refund_id)
+        if found.status == "awaiting_review":
+            await self.decide(refund_id, "rita")
+        assert (await self.row(refund_id))["status"] == "approved"
+        return refund_id
+
+    async def decide(self, refund_id: str, who: str, verdict: str = "approve") -> None:
+        """A person decides on the present terms."""
+        terms = (await self.row(refund_id))["terms_hash"]
+        async with self.api.begin() as connection:
+            await decisions.record_review(
+                connection, self.clock, refund_id=refund_id, actor=self.people[who], verdict=verdict, terms_hash=terms
+            )
+
+    # --- the steps -------------------------------------------------------------------------------------------------------------------
+
+    def submitting(self, processor: Processor | None = None, payments: Settling | None = None) -> Submit:
+        """The step, with its processor or store replaced by one that a test has tampered with."""
+        return Submit(payments or self.payments, processor or self.processor, self.settings)
+
+    async def submit(self, refund_id: str, *, attempt: int = 1, step: Submit | None = None) -> Situation:
+        """One attempt of the activity. Raises what Temporal would be told."""
+        environment = ActivityEnvironment()
+        environment.info = replace(ActivityEnvironment.default_info(), attempt=attempt)
+        return await environment.run((step or self.submitting()).submit, StepInput(refund_id))
+
+    async def submitted(self, refund_id: str, *, step: Submit | None = None) -> Situation:
+        """Repeat the activity until it ends, as Temporal does, without its waits."""
+        for attempt in itertools.count(1):
+            try:
+                return await self.submit(refund_id, attempt=attempt, step=step)
+            except ApplicationError as error:
+                retried(error)
+                assert attempt <= self.settings.submit_max_attempts, "it never gave up"
+        raise AssertionError("not reached")
+
+    async def reconciled(self, refund_id: str) -> Situation:
+        """One poll of a pending refund."""
+        return await ActivityEnvironment().run(Reconcile(self.payments, self.processor).reconcile, StepInput(refund_id))
+
+    async def settled(self, refund_id: str, message: str) -> Situation:
+        """Deliver a settlement."""
+        return await ActivityEnvironment().run(Settle(self.payments, self.processor).settle, StepInput(refund_id, "settle", message))
+
+    async def says(self, refund_id: str, who: str, outcome: str, processor_refund: str | None = None) -> str:
+        """A person records how a parked refund is to be settled; returns the id of the record."""
+        async with self.api.begin() as connection:
+            recorded = await decisions.record_settlement(
+                connection, self.clock, refund_id=refund_id, actor=self.people[who], outcome=outcome, processor_refund_id=processor_refund
+            )
+        return recorded.id
+
+    async def parked(self, intent: str | None = None, amount: int = 3_000) -> str:
+        """A refund that was sent, made nothing, and whose outcome we do not know."""
+        refund_id = await self.approved(intent, amount)
+        [pi] = await self.query(
+            "SELECT processor_payment FROM payments JOIN refunds r ON payment_id = payments.id WHERE r.id = :r", r=refund_id
+        )
+        await self.fault("refund.create", {"kind": "lose_request"}, times=self.settings.submit_max_attempts, intent=pi["processor_payment"])
+        assert (await self.submitted(refund_id)).status == "parked"
+        return refund_id
+
+    async def stop(self, *, stopped: bool = True, mode: str = "live") -> None:
+        """Flip the emergency stop, as the API does."""
+        async with self.api.begin() as connection:
+            await controls.change(connection, self.clock, stopped=stopped, mode=mode, reason="test", actor="test")
+
+    # --- what became of it -----------------------------------------------------------------------------------------------------------
+
+    async def query(self, statement: str, **values: Any) -> list[dict[str, Any]]:
+        """Rows, read as the owner."""
+        async with self.owner.begin() as connection:
+            return [dict(row) for row in (await connection.execute(text(statement), values)).mappings()]
+
+    async def row(self, refund_id: str) -> dict[str, Any]:
+        """The refund's row."""
+        [row] = await self.query("SELECT * FROM refunds WHERE id = :r", r=refund_id)
+        return row
+
+    async def ended(self, refund_id: str) -> tuple[str, str | None]:
+        """Its status and code."""
+        row = await self.row(refund_id)
+        return row["status"], row["code"]
+
+    async def outcomes(self, refund_id: str) -> list[str | None]:
+        """The outcomes of its attempts, in their order."""
+        rows = await self.query(
+            "SELECT a.outcome FROM attempts a JOIN operations o ON o.id = a.operation_id WHERE refund_id = :r ORDER BY o.created_at, number",
+            r=refund_id,
+        )
+        return [row["outcome"] for row in rows]
+
+    async def entries(self, refund_id: str) -> list[str]:
+        """The types of its ledger entries, in their order."""
+        rows = await self.query("SELECT type FROM ledger WHERE refund_id = :r ORDER BY refund_version", r=refund_id)
+        return [row["type"] for row in rows]
+
+    async def truth(self, intent: str) -> dict[str, Any]:
+        """What the sandbox was asked and really did for a payment."""
+        return await self.control("GET", f"/truth?payment_intent={intent}")
+
+    async def asked_and_made(self, intent: str) -> tuple[int, int]:
+        """How many requests to refund arrived, and how many refunds there really are."""
+        truth = await self.truth(intent)
+        return len(truth["create_requests"]), len(truth["refunds"])
+
+    async def remaining(self, intent: str) -> int:
+        """What could still be promised to somebody else, as a new quote would see it."""
+        refund_id = await self.received(intent, amount=None)
+        await self.prepared(refund_id)
+        [found] = await self.query("SELECT facts FROM revisions WHERE refund_id = :r", r=refund_id)
+        await self.query_nothing("UPDATE refunds SET status = 'withdrawn', final_at = now() WHERE id = :r", r=refund_id)
+        return found["facts"]["payment"]["remaining"]
+
+    async def query_nothing(self, statement: str, **values: Any) -> None:
+        """Change something behind the program's back, as the owner."""
+        async with self.owner.begin() as connection:
+            await connection.execute(text(statement), values)
+
+
+async def all_of(calls: Sequence[Awaitable[Any]]) -> list[Any]:
+    """The results of calls made at once; an exception is a result."""
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
+MakeShop = Callable[..., Awaitable[Shop]]
+
+
+@asynccontextmanager
+async def opening(fresh: FreshDatabase, sandbox: Sandbox) -> AsyncIterator[MakeShop]:
+    """A function that opens shops on one database; all are closed at the end."""
+    async with AsyncExitStack() as stack:
+
+        async def open_shop(**changed: Any) -> Shop:
+            settings, clock = settings_for(sandbox.url, **changed), ShiftedClock()
+            pools: dict[str, Database] = {}
+            for login in ("owner", "api", "worker", "payments"):
+                pools[login] = connect(fresh.url(f"refunds_{login}"), clock, settings, name=f"test-{login}")
+                stack.push_async_callback(pools[login].close)
+            processor = StripeProcessor(settings, clock)
+            stack.push_async_callback(processor.close)
+            await bootstrap(pools["owner"])
+            async with pools["payments"].begin() as connection:
+                account = await processor.account()
+                await snapshots.bind(connection, processor="stripe", account=account, mode=settings.refunds_mode, at=clock.now())
+            return Shop(
+                sandbox=sandbox,
+                settings=settings,
+                clock=clock,
+                owner=pools["owner"],
+                api=pools["api"],
+                steps=Steps(pools["worker"], settings),
+                payments=Settling(pools["payments"], settings, "worker-1"),
+                processor=processor,
+                people=await _people(pools["owner"], clock),
+            )
+
+        yield open_shop
+
+
+async def _people(owner: Database, clock: ShiftedClock) -> dict[str, Actor]:
+    wanted = {
+        "shop": (PrincipalKind.SERVICE, {Role.REQUESTER}),
+        "rita": (PrincipalKind.PERSON, {Role.REVIEWER, Role.MANAGER}),
+        "sam": (PrincipalKind.PERSON, {Role.SETTLER}),
+        "tess": (PrincipalKind.PERSON, {Role.SETTLER}),
+    }
+    people: dict[str, Actor] = {}
+    for name, (kind, roles) in wanted.items():
+        async with owner.begin() as connection:
+            found = await connection.execute(text("SELECT id FROM principals WHERE handle = :h"), {"h": name})
+            person = found.scalar_one_or_none()
+            if person is None:
+                row = await principals.create_principal(connection, clock, kind=kind, handle=name, name=name.title(), actor="test")
+                person = row["id"]
+        people[name] = Actor(person, name, name.title(), kind, frozenset(roles), "shop")
+    return people
