@@ -45,17 +45,11 @@ def main() -> None:
     """Run the command that the arguments name, and exit with its code (``cli.problems.Exit``)."""
     try:
         app()
-    except Problem as problem:
-        Output().say(problem.line)
+    except (Problem, RefundError) as error:
+        problem = misuse(error) if isinstance(error, RefundError) else error
+        if problem.line:
+            Output().say(problem.line)
         sys.exit(problem.exit_code)
-    except RefundError as error:
-        problem = misuse(error)
-        Output().say(problem.line)
-        sys.exit(problem.exit_code)
-    except BrokenPipeError:
-        # Whoever reads the output has seen enough (``refunds list | head``); nothing more can be written, not even at exit.
-        sys.stdout = None
-        sys.exit(0)
 
 
 if __name__ == "__main__":

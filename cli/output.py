@@ -5,9 +5,11 @@ read as markup and never reaches the terminal with control characters in it.
 """
 
 import json
+import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cli.problems import SeenEnough
 from refunds.clock import SystemClock
 
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -27,6 +30,18 @@ def clean(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return " ".join(_UNSAFE.sub("\ufffd", str(value)).split())
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Write through to the reader, and end the command quietly when it has gone (``refunds list | head``): it has seen enough."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still buffered must not fail again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SeenEnough from None
 
 
 class Output:
@@ -48,7 +63,8 @@ class Output:
 
     def json(self, value: Any) -> None:
         """One JSON document on stdout: indented, keys as the API gives them."""
-        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        with _whole():
+            sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, fold: str = "") -> None:
         """Rows under their columns. On a terminal only the column ``fold`` may fold; ids and amounts stay whole and can be copied."""
@@ -59,23 +75,32 @@ class Output:
                 table.add_column(name, no_wrap=name != fold, overflow="fold")
             for row in texts:
                 table.add_row(*(Text(cell) for cell in row))
-            self._out.print(table)
+            with _whole():
+                self._out.print(table)
             return
         widths = [max(len(cell) for cell in column) for column in zip(columns, *texts, strict=True)]
-        for row in (list(columns), *texts):
-            sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
+        with _whole():
+            for row in (list(columns), *texts):
+                sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
 
     def fields(self, pairs: Sequence[tuple[str, Any]]) -> None:
         """Names and values, one a line. Absent values are left out."""
         shown = [(name, clean(value)) for name, value in pairs if value not in (None, "", [], {})]
         width = max((len(name) for name, _ in shown), default=0)
-        for name, value in shown:
-            line = Text(name.ljust(width + 2), style="bold") + Text(value, style="not bold")
-            self._out.print(line, soft_wrap=True)
+        with _whole():
+            for name, value in shown:
+                line = Text(name.ljust(width + 2), style="bold") + Text(value, style="not bold")
+                self._out.print(line, soft_wrap=True)
 
     def heading(self, text: str) -> None:
         """A line above what follows."""
-        self._out.print(Text(f"\n{text}", style="bold"))
+        with _whole():
+            self._out.print(Text(f"\n{text}", style="bold"))
+
+    def text(self, text: str) -> None:
+        """Text as it is."""
+        with _whole():
+            sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
 def age(since: str | None, now: datetime | None = None) -> str:

@@ -56,6 +56,13 @@ class NotConfirmed(Problem):
         super().__init__(line, Exit.NOT_CONFIRMED)
 
 
+class SeenEnough(Problem):
+    """Whoever read the output has gone. Nothing is wrong."""
+
+    def __init__(self) -> None:
+        super().__init__("", Exit.DONE)
+
+
 def misuse(error: RefundError) -> Misused:
     """A rule of the domain that what was typed breaks: the same line as the API would give."""
     return Misused(_line(0, {"code": error.code.value, "field": error.field, "detail": error.detail}))

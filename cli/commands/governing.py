@@ -180,7 +180,7 @@ def show_policy(
         return
     if "version" in answer:
         out.say(f"Version {answer['version']}, in force since {answer.get('effective_from')}, hash {answer.get('hash')}.")
-    typer.echo(answer["source"].rstrip("\n"))
+    out.text(answer["source"])
 
 
 @policy.command("check")

@@ -74,6 +74,9 @@ def run() -> int:
                 stack.wait()
     except KeyboardInterrupt:
         out.say("Stopped.")
+    except httpx.HTTPError as failure:
+        out.say(f"The sandbox did not do as it was told: {failure}.")
+        return Exit.REFUSED
     except CANNOT_RUN as failure:
         out.say(str(failure))
         return Exit.REFUSED

@@ -1,10 +1,14 @@
 """What is said when something is wrong: one line that names the code, the field and the remedy, and an exit code for scripts."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import FakeApi, Runner, refund
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_refusal_is_one_line_with_code_field_and_remedy(api: FakeApi, refunds: Runner) -> None:
@@ -125,3 +129,18 @@ def test_migrate_needs_a_database(refunds: Runner, monkeypatch: pytest.MonkeyPat
 
 def test_help_documents_the_exit_codes(refunds: Runner) -> None:
     assert "Exit codes: 0 done; 1 the API refused" in " ".join(refunds("--help").out.split())
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = f"{sys.executable} -P -m cli.main config | true; exit ${{PIPESTATUS[0]}}"
+
+    ran = subprocess.run(
+        ["bash", "-c", command],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (ran.returncode, ran.stderr) == (0, "")
