@@ -44,12 +44,19 @@ def _whole() -> Iterator[None]:
         raise SeenEnough from None
 
 
+class _Results(Console):
+    """A console that leaves it to :func:`_whole` what happens when the reader has gone; rich's own would end with exit code 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 class Output:
     """Prints the results of one command."""
 
     def __init__(self, as_json: bool = False) -> None:
         self.as_json = as_json
-        self._out = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+        self._out = _Results(file=sys.stdout, highlight=False, markup=False, emoji=False)
         self._messages = Console(file=sys.stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     @property
