@@ -136,12 +136,22 @@ class Shop:
         return await ActivityEnvironment().run(step.prepare, StepInput(refund_id))
 
     async def approved(self, intent: str | None = None, amount: int | None = 3_000, **more: Any) -> str:
-        """A refund that may be submitted; a person approves it where the policy wants one."""
+        """A refund that may be submitted; the customer agrees and a person approves where the policy wants it."""
         refund_id = await self.received(intent or await self.paid(), amount, **more)
-        found = await self.prepared(refund_id)
-        if found.status == "awaiting_review":
+        await self.prepared(refund_id)
+        return await self.agreed(refund_id)
+
+    async def agreed(self, refund_id: str) -> str:
+        """Give a quoted refund everything it waits for."""
+        row = await self.row(refund_id)
+        if row["status"] == "awaiting_consent":
+            async with self.api.begin() as connection:
+                given = {"refund_id": refund_id, "actor": self.people["shop"], "agreed": True, "terms_hash": row["terms_hash"]}
+                await decisions.record_consent(connection, self.clock, **given)
+        if (await self.row(refund_id))["status"] == "awaiting_review":
             await self.decide(refund_id, "rita")
-        assert (await self.row(refund_id))["status"] == "approved"
+        row = await self.row(refund_id)
+        assert row["status"] == "approved", (row["status"], row["code"], row["detail"])
         return refund_id
 
     async def decide(self, refund_id: str, who: str, verdict: str = "approve") -> None:
