@@ -25,7 +25,7 @@ class NewPrincipal(Strict):
 
     kind: PrincipalKind
     handle: Annotated[CleanText, StringConstraints(pattern=r"^[A-Za-z0-9@._+-]{1,200}$")]
-    name: Annotated[CleanText, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
+    name: Annotated[CleanText, StringConstraints(max_length=200, strip_whitespace=True, pattern=r"\S")]
 
 
 class NewKey(Strict):

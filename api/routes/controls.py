@@ -33,7 +33,7 @@ class ControlChange(Strict):
     scope: Literal["everything"] = "everything"
     state: Literal["stopped", "running"]
     mode: Literal["live", "draft"] | None = None
-    reason: Annotated[CleanText, StringConstraints(min_length=1, max_length=500, strip_whitespace=True)]
+    reason: Annotated[CleanText, StringConstraints(max_length=500, strip_whitespace=True, pattern=r"\S")]
 
 
 @router.get("", summary="What is stopped, and the mode", responses={200: {"model": ControlList}, **errors()})

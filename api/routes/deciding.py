@@ -54,7 +54,7 @@ class Settlement(Strict):
 
     outcome: Literal["refunded", "not_refunded"]
     processor_refund_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,100}$")] | None = None
-    evidence: Annotated[CleanText, StringConstraints(min_length=1, max_length=5_000, strip_whitespace=True)]
+    evidence: Annotated[CleanText, StringConstraints(max_length=5_000, strip_whitespace=True, pattern=r"\S")]
 
 
 _DECISION_CODES = (

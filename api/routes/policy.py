@@ -25,7 +25,7 @@ class NewVersion(Strict):
 
     source: Annotated[str, StringConstraints(min_length=1, max_length=LARGEST_BYTES)]
     effective_from: AwareDatetime | None = None
-    note: Annotated[CleanText, StringConstraints(min_length=1, max_length=500, strip_whitespace=True)]
+    note: Annotated[CleanText, StringConstraints(max_length=500, strip_whitespace=True, pattern=r"\S")]
 
 
 @router.get("", summary="The policy in force", responses={200: {"model": PolicyView}, **errors()})
