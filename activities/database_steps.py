@@ -2,7 +2,7 @@
 
 from temporalio import activity
 
-from refunds.messages import Situation, Step, StepInput
+from refunds.messages import UNRECORDED, Situation, Step, StepInput
 from store.progress import Steps
 
 
@@ -15,7 +15,7 @@ class DatabaseSteps:
     @activity.defn(name=Step.APPLY)
     async def apply_message(self, step: StepInput) -> Situation:
         """Let a decision, consent, withdrawal or revision count as far as the store confirms it."""
-        return await self._steps.apply_message(step.refund, step.kind, step.message)
+        return await self._steps.apply_message(step.refund, step.kind, step.message, enter_refusal=step.detail != UNRECORDED)
 
     @activity.defn(name=Step.REFUSE)
     async def refuse_message(self, step: StepInput) -> Situation:

@@ -4,7 +4,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.processors.base import Processor
-from refunds.messages import Situation, Step, StepInput
+from refunds.messages import UNRECORDED, Situation, Step, StepInput
 from refunds.processor import NotSent, PaymentStatus
 from refunds.terms import OperationKind
 from store.settling import Settling
@@ -23,7 +23,7 @@ class Settle:
         instruction = await self._settling.instruction(step.refund, step.message)
         operation = await self._settling.operation_of(step.refund)
         if instruction is None or operation is None:
-            return await self._settling.refuse_unbacked(step.refund, step.message)
+            return await self._settling.refuse_unbacked(step.refund, step.message, enter_refusal=step.detail != UNRECORDED)
         try:
             moved = instruction["body"]["outcome"] == "refunded"
             if operation.kind is OperationKind.RELEASE:

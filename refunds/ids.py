@@ -34,10 +34,12 @@ def new_id(prefix: Prefix) -> str:
     return f"{prefix}_{''.join(reversed(digits))}"
 
 
-def is_id(text: str, prefix: Prefix) -> bool:
-    """Tell whether ``text`` has the shape of an id of that kind (not whether such a thing exists)."""
-    head, _, tail = text.partition("_")
-    return head == prefix and len(tail) == 26 and all(c in _ALPHABET for c in tail)
+def is_id(value: object, *prefixes: Prefix) -> bool:
+    """Tell whether a value, whatever it is, has the shape of an id of one of those kinds (not whether such a thing exists)."""
+    if not isinstance(value, str):
+        return False
+    head, _, tail = value.partition("_")
+    return head in prefixes and len(tail) == 26 and all(c in _ALPHABET for c in tail)
 
 
 def workflow_id(refund_id: str) -> str:

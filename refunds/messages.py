@@ -16,6 +16,10 @@ QUEUE_CLASSIFY = "classify"
 QUEUE_PAYMENTS = "payments"
 
 
+UNRECORDED = "unrecorded"
+"""The ``detail`` of a step whose message, if it is not backed, is refused without a ledger entry: the run has had too many of them."""
+
+
 class Step:
     """Names of the activities: the workflow calls them by name and never imports them."""
 

@@ -224,13 +224,16 @@ class Payments(Receipts):
         """Record that an attempt was not sent before its ``send_by``: it is void, certainly nothing left."""
         async with self.database.begin() as connection:
             change = await lock_refund(connection, operation.refund_id, self.database.clock.now)
-            await connection.execute(
+            done = await connection.execute(
                 update(attempts)
                 .where(attempts.c.id == attempt.id, attempts.c.outcome.is_(None))
                 .values(answered_at=change.at, outcome=LAPSED, reason="too_late_to_send")
             )
-            change.note("attempt_ended", operation=operation.id, attempt=attempt.id, outcome=LAPSED)
-            await change.save(connection)
+            if done.rowcount:
+                change.note("attempt_ended", operation=operation.id, attempt=attempt.id, outcome=LAPSED)
+                await change.save(connection)
+
+    # --- giving up for now, and readings ---------------------------------------------------------------------------------------------
 
     async def hold_unsent(self, operation: Operation, why: str) -> Situation:
         """Hold a refund of which certainly nothing was sent, until the processor can be reached again."""

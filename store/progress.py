@@ -141,20 +141,20 @@ class Steps:
             change.move(Event.APPROVE, revision=change["revision"], terms_hash=change["terms_hash"])
             return await self._saved(connection, change)
 
-    async def apply_message(self, refund_id: str, kind: str, message_id: str) -> Situation:
+    async def apply_message(self, refund_id: str, kind: str, message_id: str, *, enter_refusal: bool = True) -> Situation:
         """Let a message count as far as the store confirms it (design, section 4).
 
         A decision, consent or withdrawal moved the refund when it was recorded, so it is only marked as delivered. A revision is quoted now. A message
-        that names nothing recorded for this refund changes nothing and is entered in the ledger as refused.
+        that names nothing recorded for this refund changes nothing and is entered in the ledger as refused, unless ``enter_refusal`` is false.
         """
         async with self.database.begin() as connection:
             if kind == "revise":
-                return await self._revise(connection, refund_id, message_id)
+                return await self._revise(connection, refund_id, message_id, enter_refusal=enter_refusal)
             change = await lock_refund(connection, refund_id, self.database.clock.now)
             table = instructions if kind in ("withdraw", "settle") else decisions
             known = await self._mark_delivered(connection, table, refund_id, kind, message_id, change)
             if not known:
-                return await self._refuse(connection, change, kind, Code.MESSAGE_UNBACKED, message_id[:80])
+                return await self._refuse(connection, change, kind, Code.MESSAGE_UNBACKED, message_id[:80], enter=enter_refusal)
             return await self._saved(connection, change)
 
     async def _mark_delivered(
@@ -190,12 +190,17 @@ class Steps:
             change = await lock_refund(connection, refund_id, self.database.clock.now)
             return await self._refuse(connection, change, kind, Code.MESSAGE_MALFORMED, detail[:200])
 
-    async def _refuse(self, connection: AsyncConnection, change: Change, kind: str, code: Code, detail: str) -> Situation:
-        change.note("message_refused", kind=kind, code=code.value, detail=detail)
+    async def _refuse(
+        self, connection: AsyncConnection, change: Change, kind: str, code: Code, detail: str, *, enter: bool = True
+    ) -> Situation:
+        detail = ascii(detail)[1:-1]  # from outside: no character that the database would refuse
+        if not enter:
+            return situation(change.row, refused=code.value, refused_detail=detail)
+        change.note("message_refused", kind=ascii(kind)[1:-1], code=code.value, detail=detail)
         await change.save(connection)
         return situation(change.row, refused=code.value, refused_detail=detail)
 
-    async def _revise(self, connection: AsyncConnection, refund_id: str, instruction_id: str) -> Situation:
+    async def _revise(self, connection: AsyncConnection, refund_id: str, instruction_id: str, *, enter_refusal: bool) -> Situation:
         row = await read_refund(connection, refund_id)
         instruction = (
             (
@@ -213,7 +218,7 @@ class Steps:
             await lock_payment(connection, payment_id)
         change = await lock_refund(connection, refund_id, self.database.clock.now)
         if instruction is None:
-            return await self._refuse(connection, change, "revise", Code.MESSAGE_UNBACKED, instruction_id[:80])
+            return await self._refuse(connection, change, "revise", Code.MESSAGE_UNBACKED, instruction_id[:80], enter=enter_refusal)
         if instruction["applied_at"] is not None:
             return situation(change.row, refused=instruction["outcome"] or "", refused_detail=instruction["detail"] or "")
         if change.status not in BEFORE_OPERATION - {Status.RECEIVED}:

@@ -82,6 +82,9 @@ class Receipts(OperationRows):
         processor_refund: str | None,
         by: str = "processor",
     ) -> None:
+        if change.status is Status.FAILED and conclusion.event is Event.PROCESSOR_PENDING:
+            # Taken for failed, and now under way after all: a person must see it.
+            conclusion = Conclusion(Event.PARK, Code.OUTCOME_UNKNOWN, "it was recorded as failed, and the processor shows it as under way")
         if not allows(change.status, conclusion.event):
             return  # the other worker, a poll or an event was here first; the record already says so
         change.put(detail=conclusion.detail or None)

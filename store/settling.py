@@ -41,14 +41,19 @@ class Settling(Payments):
         """
         async with self.database.begin() as connection:
             change = await self._locked(connection, operation)
+            if (heard := await self._already(connection, change, instruction)) is not None:
+                return heard
             if change.status is not Status.PARKED:
                 return await self._done(connection, change, instruction, Code.NOT_PARKED, f"it is {change.status}")
             if refund is None:
                 return await self._done(
                     connection, change, instruction, Code.SETTLEMENT_NOT_FOUND, "the processor does not know this refund"
                 )
+            stored = await self._stored_refund(connection, operation)
+            if stored not in (None, refund.id):
+                return await self._done(connection, change, instruction, Code.SETTLEMENT_MISMATCH, f"the receipt names {stored}")
             conclusion = conclude(refund, amount=operation.amount, processor_payment=operation.request.processor_payment)
-            if conclusion.code is Code.RESPONSE_MISMATCH and change["code"] != Code.RESPONSE_MISMATCH:
+            if conclusion.code is Code.RESPONSE_MISMATCH and stored is None:
                 return await self._done(connection, change, instruction, Code.SETTLEMENT_MISMATCH, conclusion.detail)
             if await self._taken(connection, operation, refund):
                 return await self._done(
@@ -110,12 +115,13 @@ class Settling(Payments):
             )
             return await self._done(connection, change, instruction, None, "")
 
-    async def refuse_unbacked(self, refund_id: str, detail: str) -> Situation:
-        """Enter a settle message that names nothing recorded in the ledger."""
+    async def refuse_unbacked(self, refund_id: str, detail: str, *, enter_refusal: bool) -> Situation:
+        """Refuse a settle message that names nothing recorded, and enter it in the ledger unless there were too many."""
         async with self.database.begin() as connection:
             change = await lock_refund(connection, refund_id, self.database.clock.now)
-            change.note("message_refused", kind="settle", code=Code.MESSAGE_UNBACKED.value, detail=detail[:80])
-            await change.save(connection)
+            if enter_refusal:
+                change.note("message_refused", kind="settle", code=Code.MESSAGE_UNBACKED.value, detail=ascii(detail[:80])[1:-1])
+                await change.save(connection)
             return situation(change.row, refused=Code.MESSAGE_UNBACKED.value)
 
     async def settle_contradicted_release(self, operation: Operation, instruction: RowMapping) -> Situation:

@@ -13,7 +13,8 @@ from temporalio.common import RawValue, SearchAttributeKey, SearchAttributeUpdat
 from temporalio.exceptions import ApplicationError
 
 from refunds.errors import Code
-from refunds.messages import WORKFLOW_TYPE, Message, Outcome, RefundInput, Situation, Step, StepInput
+from refunds.ids import Prefix, is_id
+from refunds.messages import UNRECORDED, WORKFLOW_TYPE, Message, Outcome, RefundInput, Situation, Step, StepInput
 from refunds.status import FINAL, Status
 from workflows import steps
 
@@ -29,7 +30,7 @@ PAYMENT = SearchAttributeKey.for_keyword("RefundPayment")
 APPLIED = frozenset({"approve", "deny", "decide", "consent", "withdraw"})
 HINTS = frozenset({"resume", "payment_event"})
 REFUSED_LIMIT = 100
-"""Refused messages that are entered in the ledger per run; a flood beyond it is only counted."""
+"""Refused messages that are entered in the ledger per run; of a flood beyond it only those that are backed have any effect."""
 
 
 @workflow.defn(name=WORKFLOW_TYPE)
@@ -46,16 +47,21 @@ class RefundWorkflow:
     @workflow.run
     async def run(self, request: RefundInput) -> Outcome:
         """Carry the refund to a final status."""
-        self._adopt(await steps.with_needs(Step.PREPARE, StepInput(request.refund)))
+        try:
+            await self._carry()
+            self._show()
+        finally:
+            # A caller whose message is being handled gets its answer, never "workflow completed": also when the run ends because it is cancelled.
+            await workflow.wait_condition(workflow.all_handlers_finished)
+        return self._outcome()
+
+    async def _carry(self) -> None:
+        self._adopt(await steps.with_needs(Step.PREPARE, self._given()))
         while self._status not in FINAL:
             if self._status in (Status.APPROVED, Status.SUBMITTING):
                 self._adopt(await steps.payment_step(Step.SUBMIT, self._given(), summary=self._situation.waits_for, heartbeat=True))
             else:
                 await self._wait()
-        self._show()
-        # A caller whose message is being handled gets its answer, never "workflow completed".
-        await workflow.wait_condition(workflow.all_handlers_finished)
-        return self._outcome()
 
     @property
     def _status(self) -> Status:
@@ -151,28 +157,29 @@ class RefundWorkflow:
 
     def _check(self, message: Message) -> None:
         """Refuse, without a trace in the history, what cannot count: no id, or a refund that is over."""
-        if not message.id:
+        if not _is_message(message):
             raise ApplicationError("the message names nothing recorded", type=Code.MESSAGE_MALFORMED, non_retryable=True)
         if self._status in FINAL:
             raise ApplicationError(f"the refund is {self._status}", type=Code.TOO_LATE, non_retryable=True)
 
     async def _deliver(self, name: str, message: Message) -> Outcome:
-        given = self._given(kind=name, message=message.id)
+        flooded = self._refused >= REFUSED_LIMIT
+        given = self._given(kind=name, message=message.id, detail=UNRECORDED if flooded else "")
         if name == "revise":
             found = await steps.with_needs(Step.APPLY, given)
         elif name == "settle":
             found = await steps.payment_step(Step.SETTLE, given, summary="Check a settlement at the processor")
-        elif name in APPLIED:
-            found = await steps.database_step(Step.APPLY, given)
         else:
-            return await self._refuse(name, "no such message")
+            found = await steps.database_step(Step.APPLY, given)
+        if found.refused == Code.MESSAGE_UNBACKED:
+            self._refused += 1
         self._adopt(found)
         return self._outcome(found.refused, found.refused_detail)
 
     async def _refuse(self, name: str, why: str) -> Outcome:
         self._refused += 1
         if self._refused <= REFUSED_LIMIT:
-            self._adopt(await steps.database_step(Step.REFUSE, self._given(kind=name[:50], detail=why)))
+            self._adopt(await steps.database_step(Step.REFUSE, self._given(kind=ascii(name[:50])[1:-1], detail=why)))
         return self._outcome(Code.MESSAGE_MALFORMED.value, why)
 
     def _outcome(self, refused: str = "", detail: str = "") -> Outcome:
@@ -204,18 +211,25 @@ class RefundWorkflow:
         workflow.set_current_details(_words(now))
 
 
+def _is_message(value: object) -> bool:
+    """Whether a decoded value is a message that names something we could have recorded: anybody may have sent anything, whatever the type says."""
+    return isinstance(value, Message) and is_id(value.id, Prefix.DECISION, Prefix.INSTRUCTION)
+
+
 def _read(name: str, arguments: Sequence[RawValue]) -> tuple[Message | None, str]:
-    """Decode a raw signal, or say what is wrong with it. Unknown fields are tolerated; a missing or empty id is not."""
+    """Decode a raw signal, or say what is wrong with it. Unknown fields are tolerated; an id that is none of ours is not."""
     if name not in APPLIED | {"settle", "revise"}:
-        return None, f"there is no message {name[:50]!r}"
+        return None, "there is no such message"
     if len(arguments) != 1:
         return None, f"{len(arguments)} arguments instead of one"
+    payload = arguments[0].payload
+    if payload.metadata.get("encoding") != b"json/plain":
+        return None, "it is not JSON"
     try:
-        message = workflow.payload_converter().from_payload(arguments[0].payload, Message)
+        message = workflow.payload_converter().from_payload(payload, Message)
     except (ValueError, TypeError, KeyError, RuntimeError) as error:
         return None, f"cannot be decoded: {type(error).__name__}"
-    wrong = type(message.id) is not str or not message.id  # a payload is whatever somebody sent, whatever the type says
-    return (None, "it names nothing recorded") if wrong else (message, "")
+    return (message, "") if _is_message(message) else (None, "it names nothing recorded")
 
 
 def _words(now: Situation) -> str:
