@@ -29,8 +29,8 @@ PAYMENT = SearchAttributeKey.for_keyword("RefundPayment")
 
 APPLIED = frozenset({"approve", "deny", "decide", "consent", "withdraw"})
 HINTS = frozenset({"resume", "payment_event"})
-REFUSED_LIMIT = 100
-"""Refused messages that are entered in the ledger per run; of a flood beyond it only those that are backed have any effect."""
+HEARD_LIMIT = 100
+"""Messages per run of which a refused one is entered in the ledger; of a flood beyond it only those that are backed have any effect."""
 
 
 @workflow.defn(name=WORKFLOW_TYPE)
@@ -42,7 +42,7 @@ class RefundWorkflow:
         self._situation = Situation(refund=request.refund, status=Status.RECEIVED.value)
         self._shown: dict[str, Any] = {}
         self._hinted = False
-        self._refused = 0
+        self._heard = 0
 
     @workflow.run
     async def run(self, request: RefundInput) -> Outcome:
@@ -163,7 +163,8 @@ class RefundWorkflow:
             raise ApplicationError(f"the refund is {self._status}", type=Code.TOO_LATE, non_retryable=True)
 
     async def _deliver(self, name: str, message: Message) -> Outcome:
-        flooded = self._refused >= REFUSED_LIMIT
+        self._heard += 1
+        flooded = self._heard > HEARD_LIMIT
         given = self._given(kind=name, message=message.id, detail=UNRECORDED if flooded else "")
         if name == "revise":
             found = await steps.with_needs(Step.APPLY, given)
@@ -171,14 +172,12 @@ class RefundWorkflow:
             found = await steps.payment_step(Step.SETTLE, given, summary="Check a settlement at the processor")
         else:
             found = await steps.database_step(Step.APPLY, given)
-        if found.refused == Code.MESSAGE_UNBACKED:
-            self._refused += 1
         self._adopt(found)
         return self._outcome(found.refused, found.refused_detail)
 
     async def _refuse(self, name: str, why: str) -> Outcome:
-        self._refused += 1
-        if self._refused <= REFUSED_LIMIT:
+        self._heard += 1
+        if self._heard <= HEARD_LIMIT:
             self._adopt(await steps.database_step(Step.REFUSE, self._given(kind=ascii(name[:50])[1:-1], detail=why)))
         return self._outcome(Code.MESSAGE_MALFORMED.value, why)
 
