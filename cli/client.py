@@ -7,24 +7,32 @@ from urllib.parse import quote
 import httpx
 
 from cli.connection import START, Connection, connection
-from cli.problems import Refused, Unreachable
+from cli.problems import Misused, Refused, Unreachable
 
 # The API waits for a quote or a decision for a few seconds at most; after this something is wrong.
 TIMEOUT_SECONDS = 30
 PAGE = 100
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Api:
     """A thin client. Safe to call again: what changes something is either idempotent at the API or named by ``terms_hash``."""
 
-    def __init__(self, to: Connection | None = None, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, to: Connection | None = None) -> None:
         self._to = to or connection()
-        self._http = httpx.Client(
-            base_url=self._to.url,
-            headers={"Authorization": f"Bearer {self._to.key}", "User-Agent": "refunds-cli"},
-            timeout=TIMEOUT_SECONDS,
-            transport=transport,
-        )
+        if not (self._to.key.isascii() and self._to.key.isprintable()):
+            raise Misused("REFUNDS_API_KEY is not a key: it has characters that no key has.")
+        try:
+            host = httpx.URL(self._to.url).host
+            self._http = httpx.Client(
+                base_url=self._to.url,
+                headers={"Authorization": f"Bearer {self._to.key}", "User-Agent": "refunds-cli"},
+                timeout=TIMEOUT_SECONDS,
+                # A proxy is for the world outside; it could not even reach this machine's own loopback address.
+                trust_env=host not in LOOPBACK,
+            )
+        except httpx.InvalidURL as error:
+            raise Misused(f"REFUNDS_API_URL is not an address: {error}.") from error
 
     def __enter__(self) -> Self:
         return self
@@ -63,8 +71,6 @@ class Api:
     def _call(self, method: str, path: str, **given: Any) -> Any:
         try:
             answer = self._http.request(method, path, **given)
-        except httpx.InvalidURL as error:
-            raise Unreachable(f"REFUNDS_API_URL is not an address: {error}.") from error
         except httpx.ConnectError as error:
             raise Unreachable(f"Nothing answers at {self._to.url}; {START}, or correct REFUNDS_API_URL.") from error
         except httpx.TimeoutException as error:

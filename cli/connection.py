@@ -28,17 +28,28 @@ class Connection:
 
 def connection() -> Connection:
     """Find both. Raises :class:`Unreachable` without an address and :class:`Misused` without a key, each saying what to set."""
-    return Connection(_address(), _key())
+    local = addresses(home()).get("api", "").rstrip("/")
+    url = _given_address() or local
+    if not url:
+        raise Unreachable(f"No local stack runs in {home()}; {START}. Or set REFUNDS_API_URL to the address of another API.")
+    return Connection(url, os.environ.get("REFUNDS_API_KEY", "").strip() or _local_key(url, local))
 
 
-def _address() -> str:
-    if given := os.environ.get("REFUNDS_API_URL", "").strip():
-        if not given.startswith(("http://", "https://")):
-            raise Misused("REFUNDS_API_URL must start with http:// or https://.")
-        return given.rstrip("/")
-    if address := addresses(home()).get("api"):
-        return address.rstrip("/")
-    raise Unreachable(f"No local stack runs in {home()}; {START}. Or set REFUNDS_API_URL to the address of another API.")
+def _given_address() -> str:
+    given = os.environ.get("REFUNDS_API_URL", "").strip().rstrip("/")
+    if given and not given.startswith(("http://", "https://")):
+        raise Misused("REFUNDS_API_URL must start with http:// or https://.")
+    return given
+
+
+def _local_key(url: str, local: str) -> str:
+    """The first administrator's key: for the stack it belongs to, and never sent anywhere else."""
+    if url != local:
+        raise Misused(f"No key for {url}: set REFUNDS_API_KEY. The local stack's own key is used for the local stack only.")
+    try:
+        return (home() / "admin-key").read_text().strip()
+    except FileNotFoundError:
+        raise Misused(f"No key: set REFUNDS_API_KEY (the first administrator's is not in {home()}/admin-key any more).") from None
 
 
 def addresses(where: Path) -> dict[str, str]:
@@ -49,12 +60,3 @@ def addresses(where: Path) -> dict[str, str]:
         return {}
     found = state.get("addresses") if isinstance(state, dict) else None
     return {str(name): str(address) for name, address in found.items()} if isinstance(found, dict) else {}
-
-
-def _key() -> str:
-    if given := os.environ.get("REFUNDS_API_KEY", "").strip():
-        return given
-    try:
-        return (home() / "admin-key").read_text().strip()
-    except FileNotFoundError:
-        raise Misused(f"No key: set REFUNDS_API_KEY, or {START} (it keeps the first administrator's key in {home()}/admin-key).") from None

@@ -74,7 +74,7 @@ def test_as_expected_is_said_only_of_the_right_status_and_code() -> None:
     ],
 )
 def test_every_difference_is_named(now: dict[str, Any], truth: list[Any], expected_of_scene: dict[str, int], differs: str | None) -> None:
-    found = run._differences([scene(**expected_of_scene)], Truth(*truth), board_with(row(now)))  # pyright: ignore[reportArgumentType]
+    found = run._differences([scene(**expected_of_scene)], Truth(*truth), board_with(row(now)))
 
     assert ([] if differs is None else [differs]) == [what[: len(differs)] if differs else what for _, what in found]
 
@@ -110,11 +110,11 @@ def test_trouble_in_a_scene_is_reported_with_its_line_and_a_bug_is_raised() -> N
         raise KeyError("id")
 
     playing: list[str] = []
-    wrong = run._play([Scene("s", refused, GOODS)], *[None] * 2, board_with(), lambda: playing.append("refreshed"))  # pyright: ignore[reportArgumentType]
+    wrong = run._play([Scene("s", refused, GOODS)], *[None] * 2, board_with(), lambda: playing.append("refreshed"))
 
     assert [(title, what.split(":")[0]) for title, what in wrong] == [("s", "ALREADY_DECIDED")] and playing
     with pytest.raises(KeyError):
-        run._play([Scene("s", buggy, GOODS)], *[None] * 2, board_with(), lambda: None)  # pyright: ignore[reportArgumentType]
+        run._play([Scene("s", buggy, GOODS)], *[None] * 2, board_with(), lambda: None)
 
 
 def test_the_pipe_gets_a_line_a_change_and_a_whole_table(capsys: pytest.CaptureFixture[str]) -> None:

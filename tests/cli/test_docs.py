@@ -45,7 +45,7 @@ def test_every_command_and_option_exists(page: Path) -> None:
         words = shlex.split(line.partition("#")[0].partition("&&")[0].partition(" > ")[0])[1:]
         command = group
         while words and words[0] in getattr(command, "commands", {}):
-            command = command.commands[words.pop(0)]  # pyright: ignore[reportAttributeAccessIssue]
+            command = command.commands[words.pop(0)]
         options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
         assert command is not group, f"{line!r} is no command"
         assert {word for word in words if word.startswith("--")} <= options, line

@@ -76,6 +76,48 @@ def test_address_and_key_are_found_in_the_stacks_files(
     assert ran.code == 0 and [call[3]["Authorization"] for call in api.calls] == ["Bearer rfk_admin"]
 
 
+def test_the_local_key_is_never_sent_to_another_address(
+    api: FakeApi, refunds: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("REFUNDS_API_KEY")
+    monkeypatch.setenv("REFUNDS_HOME", str(tmp_path))
+    (tmp_path / "stack.json").write_text('{"addresses": {"api": "http://127.0.0.1:1"}}')
+    (tmp_path / "admin-key").write_text("rfk_admin\n")
+
+    ran = refunds("controls")
+
+    assert (ran.code, api.calls) == (2, []) and "REFUNDS_API_KEY" in ran.err
+
+
+def test_a_proxy_is_not_asked_for_this_machine(api: FakeApi, refunds: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    api.on("GET", "/v1/controls", (200, {"controls": [{"state": "running"}]}))
+
+    assert refunds("controls").code == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "code"),
+    [
+        ("ftp://x", "k", 2),
+        ("127.0.0.1:8080", "k", 2),
+        ("http://x:notaport", "k", 2),
+        ("http://", "k", 2),
+        ("http://127.0.0.1:1", "k\ney", 2),
+        ("http://127.0.0.1:1", "ké", 2),
+    ],
+)
+def test_an_address_or_key_that_is_none_is_one_line(
+    refunds: Runner, monkeypatch: pytest.MonkeyPatch, url: str, key: str, code: int
+) -> None:
+    monkeypatch.setenv("REFUNDS_API_URL", url)
+    monkeypatch.setenv("REFUNDS_API_KEY", key)
+
+    ran = refunds("list")
+
+    assert (ran.code, ran.out, ran.err.count("\n")) == (code, "", 1)
+
+
 @pytest.mark.parametrize("state", ["", "[]", '{"addresses": []}', "{"])
 def test_a_broken_stack_file_is_like_none(refunds: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: str) -> None:
     monkeypatch.delenv("REFUNDS_API_URL", raising=False)
