@@ -17,7 +17,6 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.prepare import Prepare
-from activities.processors.base import Processor
 from activities.processors.stripe import StripeProcessor
 from activities.read_payment import PaymentReader
 from activities.reconcile import Reconcile
@@ -164,7 +163,7 @@ class Shop:
 
     # --- the steps -------------------------------------------------------------------------------------------------------------------
 
-    def submitting(self, processor: Processor | None = None, payments: Settling | None = None) -> Submit:
+    def submitting(self, processor: Any = None, payments: Any = None) -> Submit:
         """The step, with its processor or store replaced by one that a test has tampered with."""
         return Submit(payments or self.payments, processor or self.processor, self.settings)
 
@@ -245,6 +244,21 @@ class Shop:
         rows = await self.query("SELECT type FROM ledger WHERE refund_id = :r ORDER BY refund_version", r=refund_id)
         return [row["type"] for row in rows]
 
+    async def moves(self, refund_id: str) -> list[str]:
+        """The statuses it went through, as its ledger tells them."""
+        rows = await self.query(
+            "SELECT data->>'to' AS status FROM ledger WHERE refund_id = :r AND type = 'status_changed' ORDER BY refund_version", r=refund_id
+        )
+        return [row["status"] for row in rows]
+
+    async def let_attempts_lapse(self, refund_id: str) -> None:
+        """Let the time pass in which open attempts may still be sent and answered."""
+        await self.query_nothing(
+            "UPDATE attempts SET send_by = clock_timestamp() - interval '1 hour' WHERE outcome IS NULL"
+            " AND operation_id IN (SELECT id FROM operations WHERE refund_id = :r)",
+            r=refund_id,
+        )
+
     async def truth(self, intent: str) -> dict[str, Any]:
         """What the sandbox was asked and really did for a payment."""
         return await self.control("GET", f"/truth?payment_intent={intent}")
@@ -266,6 +280,42 @@ class Shop:
         """Change something behind the program's back, as the owner."""
         async with self.owner.begin() as connection:
             await connection.execute(text(statement), values)
+
+
+class Crash(Exception):
+    """The process ends here."""
+
+
+async def crash() -> None:
+    """Something to happen in a :class:`Tampered` part."""
+    raise Crash
+
+
+Happening = Callable[[], Awaitable[None]]
+
+
+class Tampered:
+    """A store or processor in which something happens before or after named calls: a pause, somebody else's doing, a crash."""
+
+    def __init__(self, inner: Any, *, before: dict[str, Happening] | None = None, after: dict[str, Happening] | None = None) -> None:
+        self._inner = inner
+        self._before = before or {}
+        self._after = after or {}
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if name not in self._before and name not in self._after:
+            return found
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            if name in self._before:
+                await self._before[name]()
+            result = await found(*arguments, **options)
+            if name in self._after:
+                await self._after[name]()
+            return result
+
+        return call
 
 
 async def all_of(calls: Sequence[Awaitable[Any]]) -> list[Any]:
