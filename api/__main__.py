@@ -5,12 +5,17 @@ Exits 1 with one sentence when the database cannot be used or a setting is missi
 
 import asyncio
 import logging
+import signal
 import sys
 from datetime import timedelta
 
 import uvicorn
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+from temporalio.client import Client
 
 from api.app import create_app
+from api.orchestrator import from_environment
 from refunds import logs
 from refunds.clock import Clock, ShiftedClock, SystemClock
 from refunds.errors import RefundError
@@ -29,11 +34,20 @@ def _clock(settings: Settings) -> Clock:
     return ShiftedClock(timedelta(seconds=settings.clock_shift_s)) if settings.clock_shift_s else SystemClock()
 
 
+def _already_stopped(_number: int, _frame: object) -> None:
+    """Told to stop, and stopped."""
+
+
 async def _serve(settings: Settings) -> int:
     database = connect(settings.database_url.get_secret_value(), _clock(settings), settings, name="api")
     try:
         await database.check_revision()
-        app = create_app(settings, database)
+        client = await from_environment()  # does not connect yet; a configuration that cannot be read stops the start
+
+        async def connected() -> Client:
+            return client
+
+        app = create_app(settings, database, connected)
         config = uvicorn.Config(
             app,
             host=settings.api_host,
@@ -45,15 +59,28 @@ async def _serve(settings: Settings) -> int:
             timeout_graceful_shutdown=10,
         )
         server = uvicorn.Server(config)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # The server takes these over while it serves and raises them again once it has stopped: by then there is nothing left to end.
+            signal.signal(number, _already_stopped)
         await server.serve()
         return 0 if server.started else 1
     finally:
         await database.close()
+        await asyncio.sleep(0.2)  # the SDK's core must finish closing its last client before the interpreter goes (sdk-python#300)
+
+
+def _in_words(error: ErrorDetails) -> str:
+    place = ".".join(str(part) for part in error["loc"]).upper()
+    return f"{place}: {error['msg']}" if place else error["msg"].removeprefix("Value error, ")
 
 
 def main() -> int:
     """Serve until stopped."""
-    settings = Settings()
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        print(f"The API cannot start: {'; '.join(_in_words(one) for one in error.errors())}", file=sys.stderr)
+        return 1
     logs.configure(settings, program="api")
     logging.getLogger("uvicorn.error").addFilter(_WithoutTraceback())
     try:
