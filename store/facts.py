@@ -56,6 +56,7 @@ async def gather(
     state: PaymentState,
     figures: Refundable,
     amount: int,
+    currency: str,
     full: bool,
     reason: Reason | None,
     asked_by_customer: bool,
@@ -63,7 +64,7 @@ async def gather(
     account_since: datetime | None,
     stored: StoredReading | None,
 ) -> Facts:
-    """Gather everything for one decision. ``asked_by_customer`` is false for terms that a reviewer wrote: those need to be asked for anew."""
+    """Gather everything for one decision. ``currency`` is the one the request was made in, which the policy holds against what the processor says. ``asked_by_customer`` is false for terms that a reviewer wrote: those need to be asked for anew."""
     row = change.row
     customer, duplicate = await _customer(
         connection,
@@ -71,7 +72,7 @@ async def gather(
         policy=policy,
         payment_id=payment_id,
         amount=amount,
-        currency=state.currency,
+        currency=currency,
         account_since=account_since,
     )
     authenticated = "customer_authentication" in row["details"]
@@ -80,7 +81,7 @@ async def gather(
         at=change.at,
         request=RequestFacts(
             amount=amount,
-            currency=state.currency,
+            currency=currency,
             full=full,
             reason=reason,
             channel=row["channel"],

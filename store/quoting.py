@@ -125,7 +125,11 @@ async def judge(
     order = (
         (
             await connection.execute(
-                select(orders, select(processor_binding.c.account).scalar_subquery().label("account"))
+                select(
+                    orders,
+                    payments.c.currency.label("recorded_currency"),
+                    select(processor_binding.c.account).scalar_subquery().label("account"),
+                )
                 .join(payments, payments.c.order_id == orders.c.id)
                 .where(payments.c.id == asked.payment_id)
             )
@@ -135,7 +139,7 @@ async def judge(
     )
     figures = await refundable_of(connection, asked.payment_id, state, besides=change.id)
     if asked.amount is not None:
-        requested(asked.amount, state.currency)
+        requested(asked.amount, order["recorded_currency"])
     facts = await gather(
         connection,
         change,
@@ -145,6 +149,7 @@ async def judge(
         state=state,
         figures=figures,
         amount=figures.remaining if asked.full else asked.amount or 0,
+        currency=order["recorded_currency"],
         full=asked.full,
         reason=asked.reason,
         asked_by_customer=asked.by_customer,

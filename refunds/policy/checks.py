@@ -72,7 +72,8 @@ def refundable(policy: Policy, facts: Facts) -> Finding:
         f"at most {_shown(remaining, facts)}",
     )
     if amount <= 0:
-        return case.deny(Code.AMOUNT_NOT_POSITIVE)
+        # A full refund of nothing is not a wrong amount: everything went back already.
+        return case.deny(Code.ALREADY_REFUNDED if facts.request.full and remaining <= 0 else Code.AMOUNT_NOT_POSITIVE)
     if facts.payment.status is PaymentStatus.UNKNOWN:
         return case.review()
     if amount <= remaining:
