@@ -64,7 +64,11 @@ async def gather(
     account_since: datetime | None,
     stored: StoredReading | None,
 ) -> Facts:
-    """Gather everything for one decision. ``currency`` is the one the request was made in, which the policy holds against what the processor says. ``asked_by_customer`` is false for terms that a reviewer wrote: those need to be asked for anew."""
+    """Gather everything for one decision.
+
+    ``currency`` is the one the request was made in, which the policy holds against what the processor says. ``asked_by_customer`` is false for terms
+    that a reviewer wrote: those need to be asked for anew.
+    """
     row = change.row
     customer, duplicate = await _customer(
         connection,
