@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from cli.commands import acting, governing, reading, stack
+from cli.commands import access, acting, controls, orders, policy, reading, stack
 from cli.output import Output
 from cli.problems import Problem, misuse
 from refunds.errors import RefundError
@@ -33,12 +33,12 @@ app.command("list")(reading.list_refunds)
 app.command()(reading.show)
 for _command in (acting.approve, acting.deny, acting.revise, acting.consent, acting.settle, acting.withdraw):
     app.command()(_command)
-for _command in (governing.stop, governing.resume, governing.controls):
+for _command in (controls.stop, controls.resume, controls.controls):
     app.command()(_command)
-app.add_typer(governing.orders, name="orders")
-app.add_typer(governing.people, name="people")
-app.add_typer(governing.keys, name="keys")
-app.add_typer(governing.policy, name="policy")
+app.add_typer(orders.orders, name="orders")
+app.add_typer(access.people, name="people")
+app.add_typer(access.keys, name="keys")
+app.add_typer(policy.policy, name="policy")
 
 
 def main() -> None:

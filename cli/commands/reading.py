@@ -6,10 +6,8 @@ import typer
 
 from cli import refund_view
 from cli.client import PAGE, Api
-from cli.options import Json, RefundId
+from cli.options import Json, RefundId, instant
 from cli.output import Output
-from cli.problems import Misused
-from refunds.clock import parse_rfc3339
 from refunds.status import Status
 
 
@@ -31,7 +29,7 @@ def list_refunds(
         "order_id": order,
         "customer_id": customer,
         "agent_id": agent,
-        "created_after": _instant(since),
+        "created_after": instant(since),
     }
     found, more = [], None
     with Api() as api:
@@ -60,13 +58,3 @@ def show(refund: RefundId, as_json: Json = False) -> None:
         out.json(found)
     else:
         refund_view.show(out, found)
-
-
-def _instant(text: str | None) -> str | None:
-    if text is None:
-        return None
-    try:
-        parse_rfc3339(text)
-    except ValueError as error:
-        raise Misused(f"--since: {error}.") from error
-    return text

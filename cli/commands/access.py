@@ -1,0 +1,90 @@
+"""Who may call: people, services and agents, and their keys."""
+
+from typing import Annotated
+
+import typer
+
+from cli.client import Api, segment
+from cli.options import Json, Yes, confirm, instant
+from cli.output import Output
+from refunds.people import PrincipalKind, Role
+
+people = typer.Typer(help="Persons, services and agents.", no_args_is_help=True)
+keys = typer.Typer(help="Their keys. A key is shown once.", no_args_is_help=True)
+
+
+@people.command("list")
+def list_people(as_json: Json = False) -> None:
+    """List everybody."""
+    _listed("/v1/people", "people", ("id", "kind", "handle", "name", "disabled_at"), as_json)
+
+
+@people.command("add")
+def add_person(
+    handle: Annotated[str, typer.Argument(help="Short and unique; requests name people by it in requested_by.")],
+    name: Annotated[str, typer.Option("--name", help="As people know them.")],
+    kind: Annotated[PrincipalKind, typer.Option("--kind")] = PrincipalKind.PERSON,
+    as_json: Json = False,
+) -> None:
+    """Add a person, service or agent."""
+    with Api() as api:
+        answer = api.post("/v1/people", {"kind": kind.value, "handle": handle, "name": name})
+    out = Output(as_json)
+    if as_json:
+        out.json(answer)
+    else:
+        out.fields([(field, answer.get(field)) for field in ("id", "kind", "handle", "name")])
+
+
+@keys.command("list")
+def list_keys(as_json: Json = False) -> None:
+    """List keys, without the keys themselves."""
+    _listed("/v1/keys", "keys", ("id", "principal_id", "roles", "hint", "created_at", "expires_at", "revoked_at"), as_json)
+
+
+@keys.command("add")
+def add_key(
+    owner: Annotated[str, typer.Argument(metavar="WHO", help="Whose it is: a handle or an id from people list.")],
+    role: Annotated[list[Role], typer.Option("--role", help="May be repeated.")],
+    integration: Annotated[str | None, typer.Option("--integration", help="Whose Idempotency-Keys it shares; survives rotation.")] = None,
+    expires: Annotated[str | None, typer.Option("--expires", metavar="TIME", help="RFC 3339; never by default.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a key and print it, this once."""
+    body = {"roles": [r.value for r in role], "integration": integration, "expires_at": instant(expires)}
+    with Api() as api:
+        whose = {"principal_id": _principal(api, owner)}
+        answer = api.post("/v1/keys", whose | {name: value for name, value in body.items() if value is not None})
+    out = Output(as_json)
+    if as_json:
+        out.json(answer)
+    else:
+        out.fields([("id", answer["id"]), ("roles", ", ".join(answer["roles"])), ("key", answer["key"])])
+        out.say("The key is not shown again.")
+
+
+def _principal(api: Api, owner: str) -> str:
+    """The id of whoever has this handle; handles are unique without regard to case. Anything else is taken as an id, which the API checks."""
+    everybody = api.get("/v1/people")["people"]
+    return next((str(one["id"]) for one in everybody if str(one["handle"]).casefold() == owner.casefold()), owner)
+
+
+@keys.command("revoke")
+def revoke_key(key: Annotated[str, typer.Argument(metavar="KEY-ID")], yes: Yes = False) -> None:
+    """Revoke a key at once."""
+    out = Output()
+    confirm(out, f"Revoke {key}?", yes=yes)
+    with Api() as api:
+        api.delete(f"/v1/keys/{segment(key)}")
+    out.say(f"{key} is revoked.")
+
+
+def _listed(path: str, name: str, columns: tuple[str, ...], as_json: bool) -> None:
+    with Api() as api:
+        answer = api.get(path)
+    out = Output(as_json)
+    if as_json:
+        out.json(answer)
+        return
+    rows = [[", ".join(v) if isinstance(v := row.get(column), list) else v for column in columns] for row in answer[name]]
+    out.table([column.replace("_", " ") for column in columns], rows)

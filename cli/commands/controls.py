@@ -1,0 +1,49 @@
+"""Stop and resume."""
+
+from typing import Annotated, Any
+
+import typer
+
+from cli.client import Api
+from cli.options import Json, Yes, confirm
+from cli.output import Output
+
+ReasonText = Annotated[str, typer.Option("--reason", help="Why; it is recorded.")]
+
+
+def stop(reason: ReasonText, as_json: Json = False) -> None:
+    """Stop all refunds at once. What had already been sent is listed. Never asks: stopping is always safe."""
+    _control(True, reason, Output(as_json))
+
+
+def resume(reason: ReasonText, yes: Yes = False, as_json: Json = False) -> None:
+    """Let refunds go on after a stop; what was held back is sent."""
+    out = Output(as_json)
+    confirm(out, "Resume all refunds?", yes=yes)
+    _control(False, reason, out)
+
+
+def _control(stopped: bool, reason: str, out: Output) -> None:
+    with Api() as api:
+        answer = api.put("/v1/controls", {"scope": "everything", "state": "stopped" if stopped else "running", "reason": reason})
+    _show_controls(out, answer)
+
+
+def controls(as_json: Json = False) -> None:
+    """Show whether refunds are stopped, by whom and why."""
+    with Api() as api:
+        _show_controls(Output(as_json), api.get("/v1/controls"))
+
+
+def _show_controls(out: Output, answer: Any) -> None:
+    if out.as_json:
+        out.json(answer)
+        return
+    for control in answer.get("controls", [answer]):
+        out.fields([(name, control.get(name)) for name in ("scope", "state", "mode", "reason", "changed_by", "changed_at")])
+    if under_way := answer.get("calls_in_flight"):
+        out.heading("Calls that had already started")
+        columns = ("refund", "attempt", "opened_at", "confirmed", "may_still_send")
+        out.table([name.replace("_", " ") for name in columns], [[call.get(name) for name in columns] for call in under_way])
+    if answer.get("resumed"):
+        out.say(f"{answer['resumed']} held refunds go on.")
