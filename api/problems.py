@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from refunds.errors import CATALOGUE, Code, RefundError
@@ -125,6 +126,11 @@ class _NoRoute:
         return answer
 
 
+async def _gone(request: Request, error: Exception) -> Response:
+    # Nobody reads this answer; it only keeps a caller who hung up from looking like a fault of ours.
+    return await _refused(request, RefundError(Code.MALFORMED_JSON, "The body ended before its end."))
+
+
 async def _unexpected(request: Request, error: Exception) -> Response:
     # Where it happened, but not what it said: an error's message may repeat parameters, and with them customer text.
     places: list[str] = []
@@ -144,4 +150,5 @@ def install(app: FastAPI, routes: Sequence[APIRoute]) -> None:
     app.add_exception_handler(RefundError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid_query)
     app.add_exception_handler(HTTPException, _NoRoute(routes))
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _unexpected)

@@ -169,7 +169,7 @@ async def consent(refund_id: str, call: TheCall) -> Response:
     clock = call.services.database.clock
     async with call.auditing("consent", refund_id_in(refund_id)), call.begin(Role.REQUESTER) as connection:
         said = parse(Consent, raw)
-        await views.check_visible(connection, refund_id, integration=call.sees)
+        await views.check_visible(connection, refund_id, integration=call.actor.integration)
         if call.actor.kind is PrincipalKind.AGENT:
             raise RefundError(Code.PERSON_REQUIRED, "An agent cannot say for a customer that the customer agreed.")
         recorded = await decisions.record_consent(
@@ -191,7 +191,7 @@ async def withdraw(refund_id: str, call: TheCall) -> Response:
     clock = call.services.database.clock
     async with call.auditing("withdrawal", refund_id_in(refund_id)), call.begin(Role.REQUESTER) as connection:
         said = parse(Withdrawal, raw or b"{}")
-        await views.check_visible(connection, refund_id, integration=call.sees)
+        await views.check_visible(connection, refund_id, integration=call.actor.integration)
         recorded = await decisions.record_withdrawal(connection, clock, refund_id=refund_id, actor=call.actor)
         if not recorded.replayed:
             await _keep_note(call, connection, recorded, said.note)

@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import text
 
 from api.limits import FAILURES_PER_MINUTE, Limits
 from refunds.errors import Code, RefundError
@@ -207,3 +208,26 @@ async def test_an_agent_asks_as_itself(api: Api) -> None:
 
     assert answer.json()["agent_id"] == "helper-bot"
     assert answer.json()["sources"]["amount"] == "agent"
+
+
+async def test_roles_that_see_every_refund_do_not_let_a_key_speak_for_other_shops_customers(api: Api) -> None:
+    view = await api.in_review()
+    mixed = await api.caller("mixed", Role.REQUESTER, Role.REVIEWER)
+
+    for what, body in (("consent", {"agreed": True, "terms_hash": view["terms_hash"]}), ("withdrawal", {})):
+        answer = await api.call("POST", f"/v1/refunds/{view['id']}/{what}", mixed, body)
+        assert (answer.status_code, answer.json()["code"]) == (404, "REFUND_NOT_FOUND")
+
+
+async def test_text_that_cannot_be_decrypted_does_not_hide_the_refund(api: Api) -> None:
+    refund_id = await api.received(message="the box was crushed")
+    async with api.owner.begin() as connection:
+        await connection.execute(text("UPDATE texts SET sealed = '\\x00'::bytea || sealed"))
+
+    view = await api.call("GET", f"/v1/refunds/{refund_id}", await api.reviewer())
+
+    assert (view.status_code, view.json()["texts"]) == (200, None)
+
+
+async def test_answers_are_kept_by_no_cache(api: Api) -> None:
+    assert (await api.call("GET", "/v1/refunds", await api.shop())).headers["Cache-Control"] == "no-store"

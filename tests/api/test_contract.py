@@ -1,6 +1,7 @@
 """The description of the API, its error catalogue in the docs, and whatever anybody may send."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,12 @@ async def test_the_docs_page_is_served(shared_api: Api) -> None:
 
 def test_docs_errors_is_printed_from_the_catalogue() -> None:
     assert (ROOT / "docs" / "errors.md").read_text() == printed(), "print it again: python -m api.catalogue > docs/errors.md"
+
+
+def test_docs_api_names_every_call_and_no_other() -> None:
+    named = set(re.findall(r"^\| `([A-Z]+ /\S*)` \|", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE))
+
+    assert named == {f"{method} {route.path}" for route in ROUTES for method in route.methods or ()}
 
 
 def test_every_code_of_the_catalogue_is_printed() -> None:
