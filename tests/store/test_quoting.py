@@ -80,6 +80,13 @@ async def test_field_45_full_is_frozen_to_a_number_and_presented_again_when_less
     assert (again.status, again.amount, again.revision) == ("awaiting_consent", 2_000, 2)
 
 
+async def test_full_of_a_payment_that_was_refunded_already(world: World) -> None:
+    [payment] = await world.order(amounts=(3_000,))
+    await world.read(payment, captured=3_000, refunds=(external(payment, 3_000),))
+
+    assert (await world.quoted(full=True))[1].code == "ALREADY_REFUNDED"
+
+
 @pytest.mark.parametrize(
     ("dispute", "status", "code"),
     [
@@ -188,6 +195,15 @@ async def test_terms_say_exactly_what_would_be_sent(world: World) -> None:
         "test",
     )
     assert (terms.order_version, terms.policy_version, terms.api_version) == (1, 1, world.settings.stripe_api_version)
+
+
+async def test_the_currency_asked_in_must_be_the_processor_s(world: World) -> None:
+    # The merchant recorded dollars, the processor took yen: 3000 of the one are not 3000 of the other (field report 34).
+    await world.ready(captured=10_000, currency="JPY")
+
+    _, seen = await world.quoted(amount=3_000)
+
+    assert (seen.status, seen.code) == ("denied", "CURRENCY_MISMATCH")
 
 
 def read_as(**fields: object) -> Classification:

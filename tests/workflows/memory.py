@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 from refunds.clock import SystemClock
 from refunds.errors import Code
 from refunds.ids import Prefix, new_id
-from refunds.messages import Situation, Step, StepInput
+from refunds.messages import UNRECORDED, Situation, Step, StepInput
 from refunds.status import FINAL, Event, Status, advance, allows
 
 DAY = timedelta(days=1)
@@ -205,7 +205,7 @@ class MemoryStore:
         row = self._row(step, Step.APPLY)
         what = self._backed(row, step.kind, step.message)
         if what is None:
-            return self._refused(row, step.kind, Code.MESSAGE_UNBACKED, step.message)
+            return self._refused(row, step.kind, Code.MESSAGE_UNBACKED, step.message, enter=step.detail != UNRECORDED)
         if step.kind == "revise" and row.pending_revision == step.message:
             if row.plan.reading and not row.read:
                 return self.situation(row, needs=Step.READ_PAYMENT)
@@ -271,7 +271,7 @@ class MemoryStore:
         row = self._row(step, Step.SETTLE)
         outcome = self._backed(row, "settle", step.message)
         if outcome is None:
-            return self._refused(row, "settle", Code.MESSAGE_UNBACKED, step.message)
+            return self._refused(row, "settle", Code.MESSAGE_UNBACKED, step.message, enter=step.detail != UNRECORDED)
         if row.status is not Status.PARKED:
             return self.situation(row, refused=Code.NOT_PARKED)
         await _pass(row.plan.gate)
@@ -327,8 +327,9 @@ class MemoryStore:
         else:
             row.move(Event.EXPIRE, Code.REVIEW_EXPIRED)
 
-    def _refused(self, row: Row, kind: str, code: Code, detail: str) -> Situation:
-        row.note("message_refused", kind=kind, code=code, detail=detail)
+    def _refused(self, row: Row, kind: str, code: Code, detail: str, *, enter: bool = True) -> Situation:
+        if enter:
+            row.note("message_refused", kind=kind, code=code, detail=detail)
         return self.situation(row, refused=code, refused_detail=detail[:80])
 
     def situation(self, row: Row, *, needs: str = "", refused: str = "", refused_detail: str = "") -> Situation:

@@ -146,6 +146,21 @@ async def test_cancelling_while_it_waits_ends_the_run_and_leaves_the_refund(runs
     assert run.row.status == "awaiting_review"
 
 
+async def test_cancelling_answers_the_message_that_is_being_handled(runs: Runs) -> None:
+    gate = asyncio.Event()
+    run = await runs.start(Plan(answers=["park"]))
+    await run.until("parked")
+    run.row.plan.gate = gate
+    asking = asyncio.create_task(run.ask("settle", message(runs.store.settle(run.row, "succeeded"))))
+    await eventually(lambda: _calls(run, Step.SETTLE), lambda calls: calls == 1)
+
+    await run.handle.cancel()
+    await eventually(run.history, lambda history: count(history, "WORKFLOW_EXECUTION_CANCEL_REQUESTED") == 1)
+    gate.set()
+
+    assert await asking == "succeeded"
+
+
 async def test_field_66_two_hundred_times_approve_and_withdraw_at_the_last_moment(runs: Runs) -> None:
     answers: list[str] = []
     for _ in range(20):
