@@ -1,6 +1,7 @@
 """Each scene that the demo shows, on the real stack, with its exact end: status and code, requests and refunds at the processor, ledger, and the run."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -243,6 +244,6 @@ async def test_the_same_post_three_times_is_one_refund(whole: Whole) -> None:
     await whole.assert_ended(refund, "succeeded", goods=goods, creates=1, returned=[3_300])
 
 
-def _ticket(whole: Whole, customer: str, message: str) -> dict[str, object]:
+def _ticket(whole: Whole, customer: str, message: str) -> dict[str, Any]:
     request = whole.asked_by(customer)
     return request | {"message": message}

@@ -7,7 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -37,13 +37,15 @@ SETTINGS = {
     "HELD_RECHECK_S": "2",
     "PENDING_POLL_INITIAL_S": "0.5",
     "SWEEP_EVERY_S": "0.5",
-    "SWEEP_GRACE_S": "2",
+    "SWEEP_GRACE_S": "0.5",
     "API_QUOTE_WAIT_S": "10",
 }
 PEOPLE: dict[str, tuple[str, tuple[str, ...]]] = {
     "shop": ("service", ("requester", "integrator")),
     "rival": ("service", ("requester", "integrator")),
+    # An agent, and the help desk it works for, which passes on what customers say: one integration.
     "bot": ("agent", ("requester",)),
+    "desk": ("service", ("requester",)),
     "rita": ("person", ("reviewer",)),
     "ravi": ("person", ("reviewer",)),
     "mona": ("person", ("manager",)),
@@ -124,7 +126,7 @@ class Whole:
     async def prepare(self) -> "Whole":
         """Hire everybody and publish the policy, over the API."""
         for handle, (kind, roles) in PEOPLE.items():
-            await self.hire(handle, kind, roles)
+            await self.hire(handle, kind, roles, **({"integration": "help-desk"} if handle in ("bot", "desk") else {}))
         published = await self.call(
             "administrator", "POST", "/v1/policy/versions", {"source": POLICY.read_text(), "note": "end-to-end tests"}
         )
@@ -216,9 +218,9 @@ class Whole:
         seen = more.pop("terms_hash", None) or (await self.view(refund))["terms_hash"]
         return await self.act(who, refund, "decisions", {"verdict": verdict, "terms_hash": seen} | more)
 
-    async def agree(self, refund: str) -> httpx.Response:
+    async def agree(self, refund: str, who: str = "shop") -> httpx.Response:
         """The shop passes on that the customer agreed to the terms as they are now."""
-        return await self.act("shop", refund, "consent", {"agreed": True, "terms_hash": (await self.view(refund))["terms_hash"]})
+        return await self.act(who, refund, "consent", {"agreed": True, "terms_hash": (await self.view(refund))["terms_hash"]})
 
     async def control(self, method: str, path: str, body: Any = None, **query: str) -> Any:
         """The sandbox's own address; a mistake raises."""
