@@ -6,7 +6,13 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from refunds.errors import Code
-from tests.activities.shop import Crash, Shop, Tampered, all_of, crash
+from tests.activities.shop import Crash, MakeShop, Shop, Tampered, all_of, crash
+
+
+@pytest.fixture
+async def shop(make_shop: MakeShop) -> Shop:
+    """A shop that gives up soon, because what is parked is where these tests begin."""
+    return await make_shop(submit_max_attempts=2)
 
 
 async def parked_though_made(shop: Shop, intent: str) -> tuple[str, str]:
