@@ -27,6 +27,20 @@ from tests.bench.stand import ROOT, Stand, running
 from tests.bench.usage import Memory
 from tests.bench.watch import Watch
 
+WIDTH = 150
+"""Columns of the table where there is no terminal to ask."""
+
+
+class _Progress(ConsoleReporter):
+    """Leaves out what the stack says of itself while it starts: nobody keeps this one, and its keys go with it."""
+
+    starting = True
+
+    def note(self, text: str) -> None:
+        """Show a sentence, once everything runs."""
+        if not self.starting:
+            super().note(text)
+
 
 class Plan(argparse.Namespace):
     """How much is measured."""
@@ -61,7 +75,7 @@ async def _measure(stand: Stand, plan: Plan, reporter: Reporter) -> Measured:
     async with Watch(stand.postgres_url) as watch:
         at_hand = Contest(stand, client, watch, plan.concurrency)
         reporter.begin("warming up")
-        await contest(at_hand, goods, plan.concurrency)
+        await contest(at_hand, goods, plan.concurrency, 0)
         [first, second] = await goods(2)
         automatic = await at_hand.history(await at_hand.automatic(first))
         approved = await at_hand.history(await at_hand.approved(second))
@@ -72,10 +86,10 @@ async def _measure(stand: Stand, plan: Plan, reporter: Reporter) -> Measured:
         rounds: defaultdict[str, list[Round]] = defaultdict(list)
         for number in range(1, plan.rounds + 1):
             reporter.begin(f"round {number}")
-            for name, done in (await contest(at_hand, goods, plan.size)).items():
+            for name, done in (await contest(at_hand, goods, plan.size, number)).items():
                 rounds[name].append(done)
             memory.look(stand.pids)
-            reporter.done(f"round {number}", ", ".join(f"{name} {done[-1].per_second:.1f}/s" for name, done in rounds.items()))
+            reporter.done(f"round {number}", ", ".join(f"{name} {done[-1].per_second:.1f}/s" for name, done in sorted(rounds.items())))
     return Measured(
         at=SystemClock().now(),
         machine=f"{os.cpu_count()} cores, {psutil.virtual_memory().total // 2**30} GB, {platform.system()} {platform.machine()}",
@@ -105,11 +119,14 @@ def main(arguments: Sequence[str]) -> int:
     """Measure; what to return to the shell."""
     plan = _plan(arguments)
     console = Console(highlight=False, soft_wrap=True)
-    reporter = ConsoleReporter(console)
+    if not console.is_terminal:
+        console.width = WIDTH
+    reporter = _Progress(console)
     signal.signal(signal.SIGTERM, _interrupt)  # so that it unwinds and stops what it started
     code = 0
     try:
-        with running(reporter) as stand:
+        with running(reporter, console.print) as stand:
+            reporter.starting = False
             found = report.figures(asyncio.run(_measure(stand, plan, reporter)))
         _keep(found)
         report.show(console, found)

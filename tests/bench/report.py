@@ -11,11 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from refunds.clock import rfc3339
-from tests.bench.measure import Alone, History, Round
+from tests.bench.measure import DBOS, REFUNDS, Alone, History, Round
 from tests.bench.stand import BARE, PEERS
 
-DBOS = "dbos"
-REFUNDS = "refunds"
 PRODUCT = ("api", "worker", "temporal", "postgres", "sandbox")
 
 

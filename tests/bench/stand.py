@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -105,8 +105,11 @@ def _key(admin: Api, handle: str, kind: PrincipalKind, role: Role) -> str:
 
 
 @contextmanager
-def running(reporter: Reporter) -> Iterator[Stand]:
-    """Start everything and stop it again. The directory is on a disk where there is one: durable commits in memory would measure nothing."""
+def running(reporter: Reporter, say: Callable[[str], None]) -> Iterator[Stand]:
+    """Start everything and stop it again. After a failure the files stay, and ``say`` tells where.
+
+    The directory is on a disk where there is one: durable commits in memory would measure nothing.
+    """
     on_disk = Path("/var/tmp")
     home = Path(tempfile.mkdtemp(prefix="refunds-bench-", dir=on_disk if on_disk.is_dir() else None))
     home.chmod(0o711)  # the database's own account must get to its files when root starts this
@@ -114,11 +117,16 @@ def running(reporter: Reporter) -> Iterator[Stand]:
     names = [name for part in TABLE for name in part.ports]
     wanted = dict(zip(names, ports.unused(len(names)), strict=True))
     stack = LocalStack(home, ports=wanted, overrides=OVERRIDES, environment=plain, reporter=reporter, table=TABLE)
+    keep = True
     try:
         with stack:
             yield Stand(stack)
-    except BaseException:
-        reporter.note(f"What was running is stopped; its logs are kept in {home / 'logs'}.")
+        keep = False
+    except KeyboardInterrupt:
+        keep = False
         raise
-    else:
-        shutil.rmtree(home)
+    finally:
+        if keep:
+            say(f"Everything is stopped; the logs are in {home / 'logs'}.")
+        else:
+            shutil.rmtree(home)

@@ -1,4 +1,4 @@
-"""Learning that a refund is final without asking the API: PostgreSQL notifies of each move, and one small query looks at all that moved."""
+"""Learning how refunds move without asking the API: PostgreSQL notifies of each move, and one small query looks at all that moved."""
 
 import asyncio
 import time
@@ -9,11 +9,12 @@ import psycopg
 
 
 class Watch:
-    """Keeps when each refund was first seen final. Several notifications that arrive together cost one query."""
+    """Keeps when each refund was first seen quoted, and final. Several notifications that arrive together cost one query."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._final: dict[str, asyncio.Future[tuple[str, float]]] = {}
+        self._quoted: dict[str, float] = {}
         self._moved: set[str] = set()
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -42,6 +43,10 @@ class Watch:
         except TimeoutError:
             raise TimeoutError(f"{refund} was not final within {within_s:g} s") from None
 
+    def quoted(self, refund: str) -> float:
+        """The ``perf_counter`` at which a refund that is final was first seen with its quote."""
+        return self._quoted[refund]
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Fail whoever waits: a watch that broke must not look like a refund that hangs."""
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -63,9 +68,11 @@ class Watch:
             await self._wake.wait()
             self._wake.clear()
             moved, self._moved = list(self._moved), set()
-            found = await self._asking.execute("SELECT id, status FROM refunds WHERE id = ANY(%s) AND final_at IS NOT NULL", (moved,))
+            found = await self._asking.execute(
+                "SELECT id, status, final_at IS NOT NULL FROM refunds WHERE id = ANY(%s) AND revision > 0", (moved,)
+            )
             seen = time.perf_counter()
-            for refund, status in await found.fetchall():
-                future = self._of(refund)
-                if not future.done():
+            for refund, status, final in await found.fetchall():
+                self._quoted.setdefault(refund, seen)
+                if final and not (future := self._of(refund)).done():
                     future.set_result((status, seen))
