@@ -1,7 +1,8 @@
 """Runs of the real workflow over a store in memory: started, asked, waited for, and at the end held to what must be true of every run."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -17,10 +18,12 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
 
 from refunds.ids import workflow_id
-from refunds.messages import QUEUE_REFUNDS, WORKFLOW_TYPE, Message, Outcome, RefundInput, Situation
+from refunds.messages import QUEUE_CLASSIFY, QUEUE_PAYMENTS, QUEUE_REFUNDS, WORKFLOW_TYPE, Message, Outcome, RefundInput, Situation
 from tests.workflows.memory import MemoryStore, Plan, Row
+from workflows.refund import RefundWorkflow
 
 NO_CACHE = "refunds-no-cache"
 """A queue whose worker remembers nothing: every workflow task replays the run from its beginning."""
@@ -104,6 +107,20 @@ async def eventually(look: Callable[[], Awaitable[T]], condition: Callable[[T], 
             if condition(seen := await look()):
                 return seen
             await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def hosting(client: Client, store: MemoryStore) -> AsyncIterator[None]:
+    """One worker a role, as in production, and a second one for runs that are never cached. The default runner is the sandboxed one."""
+    async with AsyncExitStack() as stack:
+        for queue, cached in ((QUEUE_REFUNDS, 500), (NO_CACHE, 0)):
+            worker = Worker(
+                client, task_queue=queue, workflows=[RefundWorkflow], activities=store.database_steps, max_cached_workflows=cached
+            )
+            await stack.enter_async_context(worker)
+        await stack.enter_async_context(Worker(client, task_queue=QUEUE_PAYMENTS, activities=store.payment_steps))
+        await stack.enter_async_context(Worker(client, task_queue=QUEUE_CLASSIFY, activities=[store.classify]))
+        yield
 
 
 class Runs:
