@@ -3,6 +3,7 @@
 Every answer of every test is held against what ``/openapi.json`` promises for that call and status.
 """
 
+import asyncio
 import base64
 import itertools
 from collections.abc import AsyncIterator
@@ -228,6 +229,16 @@ def held_to_contract() -> Any:
     return check
 
 
+async def listening(fresh: FreshDatabase) -> None:
+    """Wait until the application listens. Told to stop while it still connects, it would leave a half-open connection, for which a server that
+    drops the database waits a minute."""
+    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND query LIKE 'LISTEN%%'"
+    async with asyncio.timeout(20):
+        with fresh.server.connect("postgres", "postgres") as connection:
+            while connection.execute(query, [fresh.name]).fetchone() == (0,):  # noqa: ASYNC110 - the server is what is asked
+                await asyncio.sleep(0.01)
+
+
 @asynccontextmanager
 async def running(fresh: FreshDatabase, temporal: Connect = no_temporal, **changed: Any) -> AsyncIterator[Api]:
     """The application on a database of the test's own, bootstrapped, with the logins the processes have."""
@@ -245,6 +256,7 @@ async def running(fresh: FreshDatabase, temporal: Connect = no_temporal, **chang
         assert administrator is not None
         app = create_app(settings, login("refunds_api"), temporal)
         await stack.enter_async_context(app.router.lifespan_context(app))
+        await listening(fresh)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         hooks = {"response": [held_to_contract()]}
         http = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url="http://api", event_hooks=hooks))

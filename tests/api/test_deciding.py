@@ -63,7 +63,8 @@ async def test_the_first_decision_stands(api: Api) -> None:
 
 
 @pytest.mark.parametrize("terms_hash", [None, "0" * 64])
-async def test_field_59_a_decision_on_terms_nobody_sees_any_more_is_refused(api: Api, terms_hash: str | None) -> None:
+async def test_field_59_a_decision_on_terms_nobody_sees_any_more_is_refused(shared_api: Api, terms_hash: str | None) -> None:
+    api = shared_api
     view = await api.in_review()
 
     answer = await decide(api, view | {"terms_hash": terms_hash}, await api.reviewer())
@@ -151,7 +152,8 @@ async def test_field_57_a_decision_after_the_deadline_is_refused_and_the_queue_l
         ({"verdict": "approve", "amount": 1}, "amount", "UNKNOWN_FIELD"),
     ],
 )
-async def test_field_64_a_malformed_decision_is_told_so(api: Api, body: dict[str, Any], field: str, code: str) -> None:
+async def test_field_64_a_malformed_decision_is_told_so(shared_api: Api, body: dict[str, Any], field: str, code: str) -> None:
+    api = shared_api
     view = await api.in_review()
     before = await api.ledger(view["id"])
 
@@ -188,7 +190,8 @@ async def test_a_revision_is_recorded_and_the_old_terms_can_no_longer_be_decided
         ({"terms_hash": "1" * 64, "amount": 100, "currency": "USD"}, 409, "TERMS_CHANGED"),
     ],
 )
-async def test_a_revision_that_is_none_is_refused(api: Api, change: dict[str, Any], status: int, code: str) -> None:
+async def test_a_revision_that_is_none_is_refused(shared_api: Api, change: dict[str, Any], status: int, code: str) -> None:
+    api = shared_api
     view = await api.in_review()
 
     answer = await api.call(
@@ -277,7 +280,8 @@ async def test_what_is_over_cannot_be_withdrawn(api: Api) -> None:
         ({"outcome": "perhaps", "evidence": "seen"}, "outcome"),
     ],
 )
-async def test_a_settlement_says_how_and_why(api: Api, body: dict[str, str], field: str) -> None:
+async def test_a_settlement_says_how_and_why(shared_api: Api, body: dict[str, str], field: str) -> None:
+    api = shared_api
     view = await api.in_review()
 
     answer = await api.call("POST", f"/v1/refunds/{view['id']}/settlement", await api.caller("sven", Role.SETTLER), body)

@@ -43,7 +43,8 @@ async def test_a_stop_is_recorded_with_who_when_and_why_and_keeps_the_mode(api: 
         ({"state": "stopped", "reason": "x", "scope": "agent:1"}, "scope"),
     ],
 )
-async def test_a_change_that_is_not_whole_changes_nothing(api: Api, body: dict[str, str], field: str) -> None:
+async def test_a_change_that_is_not_whole_changes_nothing(shared_api: Api, body: dict[str, str], field: str) -> None:
+    api = shared_api
     answer = await api.call("PUT", "/v1/controls", api.administrator, body)
 
     assert (answer.status_code, answer.json()["field"]) == (422, field)

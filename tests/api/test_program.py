@@ -122,7 +122,8 @@ async def test_an_accident_tells_its_place_to_the_log_and_its_words_to_nobody(
     ("reason", "sent"),
     [("product_issue", "requested_by_customer"), ("duplicate", "duplicate"), ("fraudulent", "requested_by_customer"), (None, None)],
 )
-async def test_field_38_the_processor_hears_its_own_words(api: Api, reason: str | None, sent: str | None) -> None:
+async def test_field_38_the_processor_hears_its_own_words(shared_api: Api, reason: str | None, sent: str | None) -> None:
+    api = shared_api
     refund_id = await api.received(reason=reason)
     await api.quote(refund_id)
 

@@ -157,7 +157,8 @@ async def test_an_order_is_versioned_by_its_content(api: Api) -> None:
         ({"colour": "red"}, 422, "UNKNOWN_FIELD", "colour"),
     ],
 )
-async def test_a_wrong_order_names_the_field(api: Api, changed: dict[str, Any], status: int, code: str, field: str) -> None:
+async def test_a_wrong_order_names_the_field(shared_api: Api, changed: dict[str, Any], status: int, code: str, field: str) -> None:
+    api = shared_api
     order = await api.order()
     body = {name: value for name, value in order.items() if name != "order_id"} | changed
 
