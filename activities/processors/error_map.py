@@ -6,7 +6,7 @@ https://docs.stripe.com/error-low-level, and what Stripe's test mode was recorde
 
 from dataclasses import dataclass
 
-import httpx
+import httpcore
 import stripe
 
 from refunds.processor import NotSent, ProcessorError, Refused, Unknown
@@ -41,7 +41,8 @@ TABLE: tuple[Row, ...] = (
 
 _NOT_STRIPE = Row("4xx", "no error object", Unknown, "unexpected_answer", "not Stripe's own error: nothing may be concluded from it")
 
-_CONNECTING = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol, httpx.ProxyError)
+# Raised before a connection stands; a TLS error while connecting is a ConnectError. Every other cause may have come after a byte left.
+_CONNECTING = (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.PoolTimeout, httpcore.UnsupportedProtocol, httpcore.ProxyError)
 
 
 def translate(error: stripe.StripeError) -> ProcessorError:

@@ -1,0 +1,161 @@
+"""Stripe's JSON in our words. Every field that is used is looked at strictly: its type, and which object it belongs to.
+
+What is not of the expected shape raises ``KeyError``, ``TypeError`` or ``ValueError``; nothing is guessed. Shapes: Stripe's OpenAPI description of API version
+2026-08-26.dahlia, and what its test mode was recorded to answer (2026-09).
+"""
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from refunds.processor import DisputeState, PaymentStatus, ProcessorRefund, RefundState
+from refunds.submission import METADATA_OPERATION
+
+Json = dict[str, Any]
+
+_PAYMENT_STATUS = {
+    "succeeded": PaymentStatus.CAPTURED,
+    "requires_capture": PaymentStatus.AUTHORISED,
+    "processing": PaymentStatus.PROCESSING,
+    "canceled": PaymentStatus.CANCELED,
+    "requires_action": PaymentStatus.INCOMPLETE,
+    "requires_confirmation": PaymentStatus.INCOMPLETE,
+    "requires_payment_method": PaymentStatus.INCOMPLETE,
+}
+_DISPUTES = {
+    "needs_response": DisputeState.OPEN,
+    "under_review": DisputeState.OPEN,
+    "lost": DisputeState.LOST,
+    "warning_needs_response": DisputeState.INQUIRY,
+    "warning_under_review": DisputeState.INQUIRY,
+    "warning_closed": DisputeState.NONE,
+    "won": DisputeState.NONE,
+    "prevented": DisputeState.NONE,
+}
+_STRONGEST = (DisputeState.OPEN, DisputeState.LOST, DisputeState.UNKNOWN, DisputeState.INQUIRY, DisputeState.NONE)
+
+
+def an_object(value: object, kind: str) -> Json:
+    """The value, if it is an object of Stripe's of this kind."""
+    if not isinstance(value, dict) or value.get("object") != kind:
+        raise TypeError(f"not a {kind}")
+    return cast(Json, value)
+
+
+def text(found: Json, field: str) -> str:
+    """A field that is text."""
+    value = found[field]
+    if not isinstance(value, str):
+        raise TypeError(f"{field} is not text")
+    return value
+
+
+def page(value: object, kind: str) -> tuple[list[Json], bool]:
+    """The objects of one page of a list, and whether there are more behind it."""
+    listed = an_object(value, "list")
+    data, more = listed["data"], listed["has_more"]
+    if not isinstance(data, list) or not isinstance(more, bool):
+        raise TypeError("not a list")
+    if more and not data:
+        raise ValueError("an empty page that is not the last")
+    return [an_object(one, kind) for one in cast(list[object], data)], more
+
+
+def intent(value: object, intent_id: str) -> Json:
+    """What a PaymentIntent, with its charge expanded, says of the payment: fields of ``PaymentState``."""
+    found = _the(an_object(value, "payment_intent"), intent_id)
+    latest = found["latest_charge"]
+    charge = None if latest is None or isinstance(latest, str) else an_object(latest, "charge")
+    status = text(found, "status")
+    return {
+        "status": _PAYMENT_STATUS.get(status, PaymentStatus.UNKNOWN),
+        "raw_status": status,
+        "currency": text(found, "currency").upper(),
+        "captured": _amount(found, "amount_received"),
+        "capturable": _amount(found, "amount_capturable"),
+        "charge": text(charge, "id") if charge else None,
+        "risk_level": _risk(charge),
+    }
+
+
+def charge(value: object, charge_id: str) -> Json:
+    """What a charge says of the payment: fields of ``PaymentState``."""
+    found = _the(an_object(value, "charge"), charge_id)
+    status, was_captured = text(found, "status"), found["captured"]
+    if not isinstance(was_captured, bool):
+        raise TypeError("captured is neither true nor false")
+    # An uncaptured charge without a PaymentIntent has no call that releases the whole and nothing else: a person looks.
+    captured = was_captured and status == "succeeded"
+    return {
+        "status": PaymentStatus.CAPTURED if captured else PaymentStatus.UNKNOWN,
+        "raw_status": status if captured else f"{status}, not captured",
+        "currency": text(found, "currency").upper(),
+        "captured": _amount(found, "amount_captured"),
+        "capturable": 0,
+        "charge": charge_id,
+        "risk_level": _risk(found),
+    }
+
+
+def strongest(disputes: list[Json]) -> DisputeState:
+    """The dispute that decides; one whose status is not known is unknown, never none."""
+    found = {_DISPUTES.get(str(dispute["status"]), DisputeState.UNKNOWN) for dispute in disputes}
+    return next(state for state in _STRONGEST if state in found or state is DisputeState.NONE)
+
+
+def refund(value: object, processor_payment: str | None = None) -> ProcessorRefund:
+    """A refund. Its payment is compared by the id that was asked with: the PaymentIntent or the charge."""
+    found = an_object(value, "refund")
+    refund_id = text(found, "id")
+    if not refund_id.startswith(("re_", "pyr_")):
+        raise ValueError("not a refund's id")
+    shown = (_text_or_none(found, "payment_intent"), _text_or_none(found, "charge"))
+    status = found["status"]  # null is a status of its own, and unknown
+    try:
+        state = RefundState(status)
+    except ValueError:
+        state = RefundState.UNKNOWN
+    metadata = found["metadata"]
+    if metadata is not None and not isinstance(metadata, dict):
+        raise TypeError("metadata is not an object")
+    return ProcessorRefund(
+        id=refund_id,
+        processor_payment=processor_payment if processor_payment in shown and processor_payment else shown[0] or shown[1] or "",
+        amount=_amount(found, "amount"),
+        currency=text(found, "currency").upper(),
+        state=state,
+        raw_state=str(status),
+        operation=_text_or_none(cast(Json, metadata or {}), METADATA_OPERATION),
+        failure_reason=_text_or_none(found, "failure_reason"),
+        created_at=datetime.fromtimestamp(_whole(found, "created"), UTC),
+    )
+
+
+def _the(found: Json, asked: str) -> Json:
+    if found["id"] != asked:
+        raise ValueError("another object than the one asked for")
+    return found
+
+
+def _whole(found: Json, field: str) -> int:
+    value = found[field]
+    if type(value) is not int:  # neither true, nor 30.0
+        raise TypeError(f"{field} is not a whole number")
+    return value
+
+
+def _amount(found: Json, field: str) -> int:
+    value = _whole(found, field)
+    if value < 0:
+        raise ValueError(f"{field} is below zero")
+    return value
+
+
+def _text_or_none(found: Json, field: str) -> str | None:
+    return None if found.get(field) is None else text(found, field)
+
+
+def _risk(found: Json | None) -> str:
+    outcome = found.get("outcome") if found else None
+    if outcome is not None and not isinstance(outcome, dict):
+        raise TypeError("outcome is not an object")
+    return _text_or_none(cast(Json, outcome or {}), "risk_level") or "unknown"
