@@ -15,8 +15,9 @@ async def heartbeating() -> AsyncIterator[None]:
 
     async def beat() -> None:
         while True:
-            activity.heartbeat()
+            # The first second needs none: the time-out starts with the activity, and each heartbeat is a write in Temporal.
             await asyncio.sleep(EVERY_S)
+            activity.heartbeat()
 
     task = asyncio.create_task(beat())
     try:

@@ -72,7 +72,6 @@ class Submit:
         ours = next((r for r in state.refunds if r.operation == operation.id), None)
         if ours is not None:  # a refund that this database has forgotten
             return await self._payments.receipt(operation, ours, attempt=None)
-        await self._payments.save_snapshot(operation.payment_id, state)
         began = time.monotonic()
         attempt, found = await self._payments.open_attempt(operation, state)
         if attempt is None:

@@ -3,16 +3,19 @@
 Each refund's ledger rows carry the refund's own gapless version, so that a missing row cannot go unseen (promise P8).
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Protocol
 
-from sqlalchemy import func, insert, select, update
-from sqlalchemy.engine import RowMapping
+from sqlalchemy import Boolean, DateTime, Integer, Text, bindparam, case, cast, column, func, insert, select, update
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import rfc3339
 from refunds.errors import Code, RefundError
 from refunds.status import FINAL, Event, Status, advance
+from store.sql import Query
 from store.tables import ledger, outbox, payments, refunds
 
 SYSTEM = "system"
@@ -36,7 +39,7 @@ class Change:
     Reading ``change["column"]`` shows the value as changed so far.
     """
 
-    def __init__(self, row: RowMapping, at: datetime) -> None:
+    def __init__(self, row: Mapping[str, Any], at: datetime) -> None:
         self._row = dict(row)
         self._set: dict[str, Any] = {}
         self._entries: list[dict[str, Any]] = []
@@ -82,7 +85,7 @@ class Change:
         self.put(version=version)
         self._entries.append(
             {
-                "at": self.at,
+                "at": rfc3339(self.at),
                 "type": type_,
                 "refund_id": self.id,
                 "refund_version": version,
@@ -100,22 +103,52 @@ class Change:
         """Tell people outside, at least once, after this transaction."""
         self._outbox.append(_out("notice", self.id, {"kind": kind} | plain(data), self.at))
 
-    async def save(self, connection: AsyncConnection) -> None:
-        """Write the row, its ledger entries and what must reach the outside."""
-        if self._set:
-            await connection.execute(update(refunds).where(refunds.c.id == self.id).values(**self._set))
-            self._row |= self._set
-            self._set = {}
-        if self._entries:
-            await connection.execute(insert(ledger).inline(), self._entries)
-            self._entries = []
-        if self._outbox:
-            await connection.execute(insert(outbox).inline(), self._outbox)
-            self._outbox = []
+    async def save(self, connection: AsyncConnection, *, announce: bool = False) -> None:
+        """Write the row, its ledger entries and what must reach the outside, in one statement; ``announce`` wakes whoever waits for this refund."""
+        if not (self._set or self._entries or self._outbox or announce):
+            return
+        values = {f"set_{name}": value for name, value in self._set.items()}
+        await _saving(tuple(sorted(self._set))).do(
+            connection, refund=self.id, entries=self._entries, messages=self._outbox, announce=announce, **values
+        )
+        self._row |= self._set
+        self._set, self._entries, self._outbox = {}, [], []
+
+
+@cache
+def _saving(columns: tuple[str, ...]) -> Query:
+    """The statement that saves a change of these columns. Its parts all see the database as it was before it, and none reads what another writes."""
+    entry = func.jsonb_to_recordset(bindparam("entries", type_=JSONB)).table_valued(
+        column("at", DateTime(timezone=True)),
+        column("type", Text),
+        column("refund_id", Text),
+        column("refund_version", Integer),
+        column("actor", Text),
+        column("on_behalf_of", Text),
+        column("data", JSONB),
+        joins_implicitly=True,
+    )
+    message = func.jsonb_to_recordset(bindparam("messages", type_=JSONB)).table_valued(
+        column("kind", Text),
+        column("refund_id", Text),
+        column("body", JSONB),
+        column("created_at", DateTime(timezone=True)),
+        column("due_at", DateTime(timezone=True)),
+        joins_implicitly=True,
+    )
+    entry, message = entry.render_derived(with_types=True), message.render_derived(with_types=True)
+    entered = insert(ledger).from_select(list(entry.c.keys()), select(*entry.c), include_defaults=False).cte("entered")
+    sent = insert(outbox).from_select(list(message.c.keys()), select(*message.c), include_defaults=False).cte("sent")
+    told = select(case((bindparam("announce", type_=Boolean), cast(func.pg_notify("refund", bindparam("refund", type_=Text)), Text))))
+    told = told.add_cte(entered, sent)
+    if columns:
+        values = {name: bindparam(f"set_{name}", type_=refunds.c[name].type) for name in columns}
+        told = told.add_cte(update(refunds).where(refunds.c.id == bindparam("refund", type_=Text)).values(values).cte("moved"))
+    return Query(told)
 
 
 def _out(kind: str, refund_id: str | None, body: dict[str, Any], at: datetime, *, due_at: datetime | None = None) -> dict[str, Any]:
-    return {"kind": kind, "refund_id": refund_id, "body": body, "created_at": at, "due_at": due_at or at}
+    return {"kind": kind, "refund_id": refund_id, "body": body, "created_at": rfc3339(at), "due_at": rfc3339(due_at or at)}
 
 
 def plain(data: dict[str, Any]) -> dict[str, Any]:
@@ -135,15 +168,25 @@ def _plain(value: Any) -> Any:
     return value
 
 
-async def lock_payment(connection: AsyncConnection, payment_id: str) -> RowMapping:
+_LOCK_PAYMENT = Query(select(payments).where(payments.c.id == bindparam("payment")).with_for_update())
+_LOCK_PAYMENT_OF = Query(
+    select(payments)
+    .join(refunds, refunds.c.payment_id == payments.c.id)
+    .where(refunds.c.id == bindparam("refund"))
+    .with_for_update(of=payments)
+)
+_LOCK_REFUND = Query(select(refunds).where(refunds.c.id == bindparam("refund")).with_for_update())
+_READ_REFUND = Query(select(refunds).where(refunds.c.id == bindparam("refund")))
+
+
+async def lock_payment(connection: AsyncConnection, payment_id: str) -> Mapping[str, Any]:
     """Lock a payment: the second lock of the order (stop, payment, refund, customer). What is read afterwards is current."""
-    return (await connection.execute(select(payments).where(payments.c.id == payment_id).with_for_update())).mappings().one()
+    return await _LOCK_PAYMENT.one(connection, payment=payment_id)
 
 
-async def lock_payment_of(connection: AsyncConnection, refund_id: str) -> RowMapping | None:
+async def lock_payment_of(connection: AsyncConnection, refund_id: str) -> Mapping[str, Any] | None:
     """Lock the payment a refund is about, before the refund itself; ``None`` when it is about none yet. Raises ``REFUND_NOT_FOUND``."""
-    query = select(payments).join(refunds, refunds.c.payment_id == payments.c.id).where(refunds.c.id == refund_id)
-    row = (await connection.execute(query.with_for_update(of=payments))).mappings().one_or_none()
+    row = await _LOCK_PAYMENT_OF.first(connection, refund=refund_id)
     if row is None:
         await read_refund(connection, refund_id)
     return row
@@ -151,15 +194,15 @@ async def lock_payment_of(connection: AsyncConnection, refund_id: str) -> RowMap
 
 async def lock_refund(connection: AsyncConnection, refund_id: str, clock_now: Now) -> Change:
     """Lock a refund, then take the time. Raises ``REFUND_NOT_FOUND``."""
-    row = (await connection.execute(select(refunds).where(refunds.c.id == refund_id).with_for_update())).mappings().one_or_none()
+    row = await _LOCK_REFUND.first(connection, refund=refund_id)
     if row is None:
         raise RefundError(Code.REFUND_NOT_FOUND, refund=refund_id)
     return Change(row, clock_now())
 
 
-async def read_refund(connection: AsyncConnection, refund_id: str) -> RowMapping:
+async def read_refund(connection: AsyncConnection, refund_id: str) -> Mapping[str, Any]:
     """Read a refund without locking it. Raises ``REFUND_NOT_FOUND``."""
-    row = (await connection.execute(select(refunds).where(refunds.c.id == refund_id))).mappings().one_or_none()
+    row = await _READ_REFUND.first(connection, refund=refund_id)
     if row is None:
         raise RefundError(Code.REFUND_NOT_FOUND, refund=refund_id)
     return row
@@ -170,8 +213,3 @@ async def enter(connection: AsyncConnection, type_: str, at: datetime, *, actor:
     await connection.execute(
         insert(ledger).inline().values(at=at, type=type_, actor=actor, on_behalf_of=on_behalf_of, data=plain(data), refund_id=None)
     )
-
-
-async def announce(connection: AsyncConnection, refund_id: str) -> None:
-    """Wake whoever waits for this refund to move, when the transaction commits."""
-    await connection.execute(select(func.pg_notify("refund", refund_id)))

@@ -1,14 +1,29 @@
 """What our own refunds already claim of a payment: the store's half of promise P2. Read it only with the payment locked."""
 
-from sqlalchemy import select
+from sqlalchemy import ARRAY, Text, any_, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.processor import PaymentState
 from refunds.refundable import Claim, Refundable, refundable
 from refunds.status import RESERVING, Status
+from store.sql import Query
 from store.tables import operations, processor_refunds, refunds, revisions
 
 _CLAIMING = sorted(status.value for status in RESERVING | {Status.SUCCEEDED})
+
+
+_CLAIMS = Query(
+    select(refunds.c.id, revisions.c.amount, operations.c.id.label("operation"), processor_refunds.c.id.label("processor_refund"))
+    .join(revisions, (revisions.c.refund_id == refunds.c.id) & (revisions.c.revision == refunds.c.revision))
+    .outerjoin(operations, (operations.c.refund_id == refunds.c.id) & (operations.c.revision == refunds.c.revision))
+    .outerjoin(processor_refunds, processor_refunds.c.operation_id == operations.c.id)
+    .where(
+        revisions.c.payment_id == bindparam("payment"),
+        refunds.c.status == any_(bindparam("claiming", type_=ARRAY(Text))),
+        refunds.c.id != bindparam("besides"),
+    )
+    .order_by(refunds.c.id)
+)
 
 
 async def refundable_of(connection: AsyncConnection, payment_id: str, state: PaymentState, *, besides: str | None = None) -> Refundable:
@@ -16,13 +31,5 @@ async def refundable_of(connection: AsyncConnection, payment_id: str, state: Pay
 
     Succeeded refunds claim too: a reading taken just before they succeeded does not show them yet, and they must not be counted as free.
     """
-    rows = await connection.execute(
-        select(refunds.c.id, revisions.c.amount, operations.c.id.label("operation"), processor_refunds.c.id.label("processor_refund"))
-        .join(revisions, (revisions.c.refund_id == refunds.c.id) & (revisions.c.revision == refunds.c.revision))
-        .outerjoin(operations, (operations.c.refund_id == refunds.c.id) & (operations.c.revision == refunds.c.revision))
-        .outerjoin(processor_refunds, processor_refunds.c.operation_id == operations.c.id)
-        .where(revisions.c.payment_id == payment_id, refunds.c.status.in_(_CLAIMING), refunds.c.id != (besides or ""))
-        .order_by(refunds.c.id)
-    )
-    claims = [Claim(row.id, row.amount, row.operation, row.processor_refund) for row in rows]
-    return refundable(state, claims)
+    rows = await _CLAIMS.all(connection, payment=payment_id, claiming=_CLAIMING, besides=besides or "")
+    return refundable(state, [Claim(row["id"], row["amount"], row["operation"], row["processor_refund"]) for row in rows])

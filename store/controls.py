@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import Text, cast, func, literal_column, select, text, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
 from store.changes import enter
+from store.sql import Query, Row
 from store.tables import attempts, controls, operations
 
 STOP_LOCK = 0x5245_4655_4E44  # any fixed number; this one spells REFUND
@@ -34,15 +34,18 @@ class Control:
     changed_at: datetime
 
 
+_READ = Query(select(controls).where(controls.c.scope == EVERYTHING))
+_SHARE_LOCK = Query(select(cast(func.pg_advisory_xact_lock_shared(literal_column(str(STOP_LOCK))), Text)))
+
+
 async def read(connection: AsyncConnection) -> Control:
     """Read the state. Raises when it cannot be read, which counts as stopped."""
-    row = (await connection.execute(select(controls).where(controls.c.scope == EVERYTHING))).mappings().one()
-    return Control(**row)
+    return Control(**await _READ.one(connection))
 
 
 async def share_stop_lock(connection: AsyncConnection) -> None:
     """Take the stop's lock in shared mode until the transaction ends: the first lock of the order. Read the flag in a later statement."""
-    await connection.execute(select(func.pg_advisory_xact_lock_shared(STOP_LOCK)))
+    await _SHARE_LOCK.do(connection)
 
 
 async def change(connection: AsyncConnection, clock: Clock, *, stopped: bool, mode: str, reason: str, actor: str) -> Control:
@@ -76,7 +79,7 @@ async def ensure(connection: AsyncConnection, clock: Clock) -> None:
     )
 
 
-async def open_attempts(connection: AsyncConnection) -> list[RowMapping]:
+async def open_attempts(connection: AsyncConnection) -> list[Row]:
     """Attempts that were opened and have neither answered nor lapsed: what a stop waits for, then lists."""
     rows = await connection.execute(
         select(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 from sqlalchemy import text
-from sqlalchemy.engine import URL, RowMapping, make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -23,9 +23,6 @@ SCHEMA_REVISION = "0001"
 
 Connection = AsyncConnection
 """A connection inside a transaction, as every store function takes it; so named for packages that must not know SQL's library."""
-
-Row = RowMapping
-"""A row by column names."""
 
 
 class SchemaMismatch(RuntimeError):
@@ -49,7 +46,7 @@ class Database:
         try:
             async with self.engine.begin() as connection:
                 yield connection
-        except (OperationalError, InterfaceError, PoolTimeout, OSError) as error:
+        except (OperationalError, InterfaceError, PoolTimeout, psycopg.OperationalError, psycopg.InterfaceError, OSError) as error:
             raise RefundError(Code.STORE_UNAVAILABLE, _why(error)) from error
         except DBAPIError as error:
             if error.connection_invalidated:
@@ -74,7 +71,7 @@ class Database:
 
 
 def _why(error: Exception) -> str:
-    cause = getattr(error, "orig", None)
+    cause = getattr(error, "orig", error)
     if isinstance(cause, psycopg.errors.LockNotAvailable):
         return "Another change holds the same rows; repeat in a moment."
     if isinstance(cause, psycopg.errors.QueryCanceled):

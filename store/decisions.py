@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import insert, select
-from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
@@ -31,6 +30,7 @@ from store.requirements import (
     review_from,
     revision_of,
 )
+from store.sql import Row
 from store.tables import customers, instructions
 from store.tables import orders as orders_table
 
@@ -114,7 +114,7 @@ async def record_review(
     return Recorded(decision_id, change.row)
 
 
-def _check_open(change: Change, recorded: list[RowMapping], terms_hash: str | None, verdict: str) -> None:
+def _check_open(change: Change, recorded: list[Row], terms_hash: str | None, verdict: str) -> None:
     if change.status is not Status.AWAITING_REVIEW:
         if change["code"] == Code.REVIEW_EXPIRED:
             raise RefundError(Code.REVIEW_EXPIRED)
@@ -136,7 +136,7 @@ def _check_role(actor: Actor, least: str, rung: str) -> None:
         raise RefundError(Code.ROLE_TOO_LOW, "This decision needs the role manager.")
 
 
-async def _check_separation(connection: AsyncConnection, change: Change, actor: Actor, recorded: list[RowMapping]) -> None:
+async def _check_separation(connection: AsyncConnection, change: Change, actor: Actor, recorded: list[Row]) -> None:
     """The requester, the person they named, the author of looser terms and an earlier approver cannot approve (field report 56): at any amount."""
     revision = await revision_of(connection, change.id, change["revision"])
     named = (change["requested_by"] or "").strip().casefold()
@@ -236,7 +236,7 @@ async def record_revision(connection: AsyncConnection, clock: Clock, *, refund_i
     return Recorded(instruction_id, change.row)
 
 
-async def _revised_payment(connection: AsyncConnection, row: RowMapping, request: RevisionRequest) -> str | None:
+async def _revised_payment(connection: AsyncConnection, row: Row, request: RevisionRequest) -> str | None:
     if request.payment_id is None:
         return None
     customer_ref = (await connection.execute(select(customers.c.external_ref).where(customers.c.id == row["customer_id"]))).scalar_one()

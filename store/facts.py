@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, case, func, or_, select
-from sqlalchemy.engine import RowMapping
+from sqlalchemy import ARRAY, Executable, Text, and_, any_, bindparam, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.classification import Classification, Intent, Proposal, Reading
@@ -17,6 +16,7 @@ from refunds.reasons import Reason
 from refunds.refundable import Refundable
 from refunds.status import RESERVING, Status
 from store.changes import Change
+from store.sql import Query, Row
 from store.tables import classifications, orders, refunds, revisions
 
 
@@ -39,10 +39,12 @@ DUPLICATE_WITHIN = timedelta(hours=24)
 """Two refunds of the same payment and amount within this time may be one wish asked twice: a person looks."""
 
 
+_READING = Query(select(classifications).where(classifications.c.refund_id == bindparam("refund")))
+
+
 async def reading_of(connection: AsyncConnection, refund_id: str) -> StoredReading | None:
     """The classification of a refund's text without the words it quotes, or ``None`` when there is none."""
-    query = select(classifications).where(classifications.c.refund_id == refund_id)
-    row = (await connection.execute(query)).mappings().one_or_none()
+    row = await _READING.first(connection, refund=refund_id)
     return None if row is None else StoredReading(Classification.model_validate(row["body"]), row["names_an_order"], row["order_id"])
 
 
@@ -51,7 +53,7 @@ async def gather(
     change: Change,
     *,
     policy: Policy,
-    order: RowMapping,
+    order: Row,
     payment_id: str,
     state: PaymentState,
     figures: Refundable,
@@ -112,7 +114,7 @@ async def gather(
     )
 
 
-def _reading(stored: StoredReading, row: dict[str, Any], order: RowMapping, *, extracted: bool) -> ReadingFacts:
+def _reading(stored: StoredReading, row: dict[str, Any], order: Row, *, extracted: bool) -> ReadingFacts:
     reading = stored.reading
     if reading is None:
         return ReadingFacts(failed=True, intent=None, proposal=None, confidence=0)
@@ -137,6 +139,35 @@ def _reading(stored: StoredReading, row: dict[str, Any], order: RowMapping, *, e
     )
 
 
+def _history() -> Executable:
+    """One customer's refunds besides one, counted in one statement."""
+    counted = and_(refunds.c.status == any_(bindparam("counted", type_=ARRAY(Text))), refunds.c.id != bindparam("refund"))
+    this_week = and_(counted, revisions.c.created_at > bindparam("week_ago"))
+    today = and_(counted, revisions.c.created_at >= bindparam("today"), revisions.c.currency == bindparam("currency"))
+    same = and_(
+        counted,
+        revisions.c.payment_id == bindparam("payment"),
+        revisions.c.amount == bindparam("amount"),
+        refunds.c.created_at > bindparam("recently"),
+    )
+    placed = select(func.count()).select_from(orders).where(orders.c.customer_id == bindparam("customer")).scalar_subquery()
+    return (
+        select(
+            func.count().filter(counted).label("refunds"),
+            func.count().filter(this_week).label("week"),
+            func.coalesce(func.sum(revisions.c.amount).filter(today), literal_column("0")).label("today"),
+            func.max(refunds.c.id).filter(same).label("duplicate"),
+            placed.label("orders"),
+        )
+        .select_from(refunds)
+        .join(revisions, and_(revisions.c.refund_id == refunds.c.id, revisions.c.revision == refunds.c.revision))
+        .where(refunds.c.customer_id == bindparam("customer"))
+    )
+
+
+_HISTORY = Query(_history())
+
+
 async def _customer(
     connection: AsyncConnection,
     change: Change,
@@ -150,49 +181,27 @@ async def _customer(
     """The customer's history besides this refund, and an earlier refund that this one may repeat."""
     row, at = change.row, change.at
     today, _ = policy.customer_limits.day(at)
-    counted = and_(refunds.c.status.in_(_COUNTED), refunds.c.id != change.id)
-    reserved_at = revisions.c.created_at
-    history = (
-        await connection.execute(
-            select(
-                func.count(case((counted, 1))).label("refunds"),
-                func.count(case((and_(counted, reserved_at > at - timedelta(days=7)), 1))).label("week"),
-                func.coalesce(
-                    func.sum(case((and_(counted, reserved_at >= today, revisions.c.currency == currency), revisions.c.amount), else_=0)), 0
-                ).label("today"),
-                func.max(
-                    case(
-                        (
-                            and_(
-                                counted,
-                                revisions.c.payment_id == payment_id,
-                                revisions.c.amount == amount,
-                                refunds.c.created_at > at - DUPLICATE_WITHIN,
-                            ),
-                            refunds.c.id,
-                        )
-                    )
-                ).label("duplicate"),
-                select(func.count())
-                .select_from(orders)
-                .where(orders.c.customer_id == row["customer_id"])
-                .scalar_subquery()
-                .label("orders"),
-            )
-            .select_from(refunds)
-            .join(revisions, and_(revisions.c.refund_id == refunds.c.id, revisions.c.revision == refunds.c.revision))
-            .where(refunds.c.customer_id == row["customer_id"], or_(refunds.c.final_at.is_(None), refunds.c.status == "succeeded"))
-        )
-    ).one()
+    history = await _HISTORY.one(
+        connection,
+        customer=row["customer_id"],
+        refund=change.id,
+        counted=_COUNTED,
+        today=today,
+        week_ago=at - timedelta(days=7),
+        recently=at - DUPLICATE_WITHIN,
+        currency=currency,
+        payment=payment_id,
+        amount=amount,
+    )
     facts = CustomerFacts(
         account_age_days=_days(account_since, at),
-        orders=history.orders,
-        refunds=history.refunds,
-        share_refunded_percent=history.refunds * 100 // history.orders if history.orders else None,
-        amount_today=int(history.today),
-        refunds_week=history.week,
+        orders=history["orders"],
+        refunds=history["refunds"],
+        share_refunded_percent=history["refunds"] * 100 // history["orders"] if history["orders"] else None,
+        amount_today=int(history["today"]),
+        refunds_week=history["week"],
     )
-    return facts, history.duplicate
+    return facts, history["duplicate"]
 
 
 def _days(since: datetime | None, at: datetime) -> int | None:

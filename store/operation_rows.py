@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Interval, bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.messages import Situation
@@ -13,9 +13,10 @@ from refunds.money import Money
 from refunds.processor import FrozenRequest
 from refunds.settings import Settings
 from refunds.terms import OperationKind
-from store.changes import Change, announce, lock_payment, lock_refund, read_refund
+from store.changes import Change, lock_payment, lock_refund, read_refund
 from store.db import Database
 from store.situations import situation
+from store.sql import Query
 from store.tables import attempts, operations, revisions
 
 ANSWERED, REFUSED, NOT_SENT, UNKNOWN, LAPSED = "answered", "refused", "not_sent", "unknown", "lapsed"
@@ -80,6 +81,27 @@ def operation_from(row: Any, tried: Sequence[Any]) -> Operation:
     )
 
 
+_NOW = func.clock_timestamp()
+_OPERATION = Query(
+    select(
+        operations,
+        revisions.c.expires_at,
+        revisions.c.facts["payment"]["dispute"].astext.label("dispute"),
+        revisions.c.terms["api_version"].astext.label("api_version"),
+        attempts.c.outcome.label("attempt_outcome"),
+        attempts.c.reason,
+        attempts.c.opened_at,
+        (attempts.c.id.is_not(None)).label("attempted"),
+        (attempts.c.send_by > _NOW).label("sendable"),
+        (attempts.c.send_by + bindparam("longest", type_=Interval) > _NOW).label("answerable"),
+    )
+    .join(revisions, (revisions.c.refund_id == operations.c.refund_id) & (revisions.c.revision == operations.c.revision))
+    .outerjoin(attempts, attempts.c.operation_id == operations.c.id)
+    .where(operations.c.refund_id == bindparam("refund"), operations.c.revision == bindparam("number"))
+    .order_by(attempts.c.number)
+)
+
+
 @dataclass(frozen=True)
 class OperationRows:
     """What everything that works on operations shares: the login of the ``payments`` role, the locks, and reading an operation."""
@@ -100,31 +122,7 @@ class OperationRows:
 
     async def _operation(self, connection: AsyncConnection, change: Change) -> Operation | None:
         """Read the operation of the present revision with its attempts, and judge their timing by the database's clock."""
-        now = func.clock_timestamp()
-        rows = (
-            (
-                await connection.execute(
-                    select(
-                        operations,
-                        revisions.c.expires_at,
-                        revisions.c.facts["payment"]["dispute"].astext.label("dispute"),
-                        revisions.c.terms["api_version"].astext.label("api_version"),
-                        attempts.c.outcome.label("attempt_outcome"),
-                        attempts.c.reason,
-                        attempts.c.opened_at,
-                        (attempts.c.id.is_not(None)).label("attempted"),
-                        (attempts.c.send_by > now).label("sendable"),
-                        (attempts.c.send_by + self._longest_call > now).label("answerable"),
-                    )
-                    .join(revisions, (revisions.c.refund_id == operations.c.refund_id) & (revisions.c.revision == operations.c.revision))
-                    .outerjoin(attempts, attempts.c.operation_id == operations.c.id)
-                    .where(operations.c.refund_id == change.id, operations.c.revision == change["revision"])
-                    .order_by(attempts.c.number)
-                )
-            )
-            .mappings()
-            .all()
-        )
+        rows = await _OPERATION.all(connection, refund=change.id, number=change["revision"], longest=self._longest_call)
         return operation_from(rows[0], [row for row in rows if row["attempted"]]) if rows else None
 
     async def _locked(self, connection: AsyncConnection, operation: Operation) -> Change:
@@ -133,6 +131,5 @@ class OperationRows:
         return await lock_refund(connection, operation.refund_id, self.database.clock.now)
 
     async def _saved(self, connection: AsyncConnection, change: Change) -> Situation:
-        await change.save(connection)
-        await announce(connection, change.id)
+        await change.save(connection, announce=True)
         return situation(change.row)

@@ -7,8 +7,7 @@ refusal concludes anything.
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
-from sqlalchemy.engine import RowMapping
+from sqlalchemy import ARRAY, DateTime, Interval, Text, bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code
@@ -26,9 +25,30 @@ from store.operation_rows import LAPSED, NOT_SENT, REFUSED, UNKNOWN, Attempt, Op
 from store.receipts import Receipts
 from store.requirements import Required, decisions_on, revision_of, sufficient
 from store.situations import situation
+from store.sql import Query, Row
 from store.tables import attempts, consumed_decisions, operations, payments
 
 __all__ = ["Attempt", "Operation", "Payments"]
+
+
+_OPEN = Query(insert(operations))
+_CONSUME = Query(
+    insert(consumed_decisions).from_select(
+        ["decision_id", "operation_id", "consumed_at"],
+        select(
+            func.unnest(bindparam("decisions", type_=ARRAY(Text))),
+            bindparam("operation", type_=Text),
+            bindparam("at", type_=DateTime(timezone=True)),
+        ),
+    )
+)
+_ATTEMPT = Query(
+    insert(attempts).values(
+        {name: bindparam(name) for name in ("id", "operation_id", "number", "worker", "opened_at")}
+        # By the database's clock: workers' clocks may differ, and the stop asks the database what may still be sent.
+        | {"send_by": func.clock_timestamp() + bindparam("within", type_=Interval)}
+    )
+)
 
 
 class Payments(Receipts):
@@ -61,7 +81,7 @@ class Payments(Receipts):
             await change.save(connection)
             return operation, situation(change.row)
 
-    async def _open_operation(self, connection: AsyncConnection, change: Change, revision: RowMapping) -> Operation:
+    async def _open_operation(self, connection: AsyncConnection, change: Change, revision: Row) -> Operation:
         terms = Terms.from_stored(revision["terms"])
         if terms.hash != revision["terms_hash"]:
             raise RuntimeError(f"the stored terms of {change.id} do not match their hash; nothing is sent")
@@ -84,11 +104,8 @@ class Payments(Receipts):
             "idempotency_key": request.idempotency_key,
             "created_at": change.at,
         }
-        await connection.execute(insert(operations).values(row))
-        await connection.execute(
-            insert(consumed_decisions),
-            [{"decision_id": d["id"], "operation_id": operation_id, "consumed_at": change.at} for d in approving],
-        )
+        await _OPEN.do(connection, **row, settled_at=None, outcome=None)
+        await _CONSUME.do(connection, decisions=[d["id"] for d in approving], operation=operation_id, at=change.at)
         change.note("intent", operation=operation_id, kind=terms.operation.value, consumed=[d["id"] for d in approving])
         dispute = revision["facts"]["payment"]["dispute"]
         return operation_from(row | {"expires_at": revision["expires_at"], "dispute": dispute, "api_version": terms.api_version}, [])
@@ -112,6 +129,7 @@ class Payments(Receipts):
                 return None, situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="it has moved on meanwhile")
             if current.in_flight:
                 return None, situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="another worker may be sending it")
+            await snapshots.save(connection, operation.payment_id, state)
             refusal = await self._unfit(connection, change, current, state, control)
             if refusal is None:
                 return await self._insert_attempt(connection, change, current), situation(change.row)
@@ -168,16 +186,14 @@ class Payments(Receipts):
     async def _insert_attempt(self, connection: AsyncConnection, change: Change, operation: Operation) -> Attempt:
         number, attempt_id = operation.attempts + 1, new_id(Prefix.ATTEMPT)
         within = self.settings.submit_send_within_s
-        await connection.execute(
-            insert(attempts).values(
-                id=attempt_id,
-                operation_id=operation.id,
-                number=number,
-                worker=self.worker,
-                opened_at=change.at,
-                # By the database's clock: workers' clocks may differ, and the stop asks the database what may still be sent.
-                send_by=func.clock_timestamp() + timedelta(seconds=within),
-            )
+        await _ATTEMPT.do(
+            connection,
+            id=attempt_id,
+            operation_id=operation.id,
+            number=number,
+            worker=self.worker,
+            opened_at=change.at,
+            within=timedelta(seconds=within),
         )
         change.note("attempt_opened", operation=operation.id, attempt=attempt_id, number=number)
         await change.save(connection)

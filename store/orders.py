@@ -4,7 +4,6 @@ from typing import Any
 
 from sqlalchemy import select, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
@@ -13,10 +12,11 @@ from refunds.ids import Prefix, new_id
 from refunds.money import Money
 from refunds.orders import Order
 from store.changes import enter
+from store.sql import Row
 from store.tables import customers, order_versions, orders, payments
 
 
-async def put_order(connection: AsyncConnection, clock: Clock, *, external_ref: str, order: Order, actor: str) -> tuple[RowMapping, bool]:
+async def put_order(connection: AsyncConnection, clock: Clock, *, external_ref: str, order: Order, actor: str) -> tuple[Row, bool]:
     """Store an order and return its row and whether it is new. The same content again makes no new version.
 
     Raises ``ORDER_CONFLICT`` when the order belongs to another customer, or a payment to another order: neither is ever moved.
@@ -78,7 +78,7 @@ async def put_order(connection: AsyncConnection, clock: Clock, *, external_ref: 
     return row, made is not None
 
 
-async def _customer(connection: AsyncConnection, clock: Clock, order: Order) -> RowMapping:
+async def _customer(connection: AsyncConnection, clock: Clock, order: Order) -> Row:
     made = insert(customers).values(
         id=new_id(Prefix.CUSTOMER), external_ref=order.customer_id, account_created_at=order.customer_since, created_at=clock.now()
     )
@@ -113,7 +113,7 @@ async def _put_payments(connection: AsyncConnection, order_id: str, order: Order
             await connection.execute(update(payments).where(payments.c.id == row.id).values(amount=payment.amount))
 
 
-async def get_order(connection: AsyncConnection, external_ref: str) -> tuple[RowMapping, list[RowMapping]]:
+async def get_order(connection: AsyncConnection, external_ref: str) -> tuple[Row, list[Row]]:
     """An order and its payments by the merchant's id. Raises ``ORDER_NOT_FOUND``."""
     row = (await connection.execute(select(orders).where(orders.c.external_ref == external_ref))).mappings().one_or_none()
     if row is None:
@@ -121,7 +121,7 @@ async def get_order(connection: AsyncConnection, external_ref: str) -> tuple[Row
     return row, await payments_of(connection, row["id"])
 
 
-async def payments_of(connection: AsyncConnection, order_id: str) -> list[RowMapping]:
+async def payments_of(connection: AsyncConnection, order_id: str) -> list[Row]:
     """The payments of an order, oldest first."""
     return list((await connection.execute(select(payments).where(payments.c.order_id == order_id).order_by(payments.c.id))).mappings())
 
@@ -129,7 +129,7 @@ async def payments_of(connection: AsyncConnection, order_id: str) -> list[RowMap
 class Target:
     """What a request is about: the customer, the order and the one payment, all ours, and checked to belong together."""
 
-    def __init__(self, customer_id: str, order: RowMapping, payment: RowMapping) -> None:
+    def __init__(self, customer_id: str, order: Row, payment: Row) -> None:
         self.customer_id = customer_id
         self.order = order
         self.payment = payment
@@ -188,11 +188,11 @@ async def _target_by_payment(connection: AsyncConnection, customer_id: str | Non
     return Target(order["customer_id"], order, payment)
 
 
-def _money_text(payment: RowMapping) -> str:
+def _money_text(payment: Row) -> str:
     return str(Money(payment["amount"], payment["currency"]))
 
 
-def order_view(row: RowMapping, its_payments: list[RowMapping]) -> dict[str, Any]:
+def order_view(row: Row, its_payments: list[Row]) -> dict[str, Any]:
     """The order as the API shows it."""
     return {
         "order_id": row["external_ref"],

@@ -2,17 +2,27 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ScalarSelect, insert, select
-from sqlalchemy.engine import RowMapping
+from sqlalchemy import bindparam, insert, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
 from refunds.policy import Policy, load_policy, policy_hash
 from store.changes import enter
+from store.sql import Query, Row
 from store.tables import policy_versions
 
 _parsed: dict[str, Policy] = {}
+
+
+def _newest(*columns: Any) -> Any:
+    """The version in force at the parameter ``at``: of those whose time has come, the one published last."""
+    order = (policy_versions.c.effective_from.desc(), policy_versions.c.version.desc())
+    return select(*columns).where(policy_versions.c.effective_from <= bindparam("at")).order_by(*order).limit(literal_column("1"))
+
+
+_IN_FORCE = Query(_newest(policy_versions.c.version, policy_versions.c.hash))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,32 +36,25 @@ class InForce:
 
 async def in_force(connection: AsyncConnection, at: datetime) -> InForce:
     """The version in force at an instant. Raises ``LookupError`` when none was ever published (a start-up error)."""
-    query = select(policy_versions.c.version, policy_versions.c.hash).where(policy_versions.c.version == _version_at(at))
-    row = (await connection.execute(query)).one_or_none()
+    row = await _IN_FORCE.first(connection, at=at)
     if row is None:
         raise LookupError("no policy version is in force; publish one with: refunds policy publish")
     # A version never changes, so its parsed form is kept under what names its content.
-    policy = _parsed.get(row.hash)
+    policy = _parsed.get(row["hash"])
     if policy is None:
-        source = select(policy_versions.c.source).where(policy_versions.c.version == row.version)
-        policy = _parsed[row.hash] = load_policy((await connection.execute(source)).scalar_one())
-    return InForce(row.version, row.hash, policy)
+        source = select(policy_versions.c.source).where(policy_versions.c.version == row["version"])
+        policy = _parsed[row["hash"]] = load_policy((await connection.execute(source)).scalar_one())
+    return InForce(row["version"], row["hash"], policy)
 
 
-def _version_at(at: datetime) -> ScalarSelect[int]:
-    newest = select(policy_versions.c.version).where(policy_versions.c.effective_from <= at)
-    return newest.order_by(policy_versions.c.effective_from.desc(), policy_versions.c.version.desc()).limit(1).scalar_subquery()
-
-
-async def version_in_force(connection: AsyncConnection, at: datetime) -> RowMapping:
+async def version_in_force(connection: AsyncConnection, at: datetime) -> Row:
     """The whole row of the version in force, for showing it."""
-    query = select(policy_versions).where(policy_versions.c.version == _version_at(at))
-    return (await connection.execute(query)).mappings().one()
+    return (await connection.execute(_newest(policy_versions).params(at=at))).mappings().one()
 
 
 async def publish(
     connection: AsyncConnection, clock: Clock, *, source: str, effective_from: datetime | None, author_id: str | None, note: str
-) -> RowMapping:
+) -> Row:
     """Publish a version. Raises :class:`refunds.policy.PolicyError` naming line and field when the source is not valid."""
     policy = load_policy(source)
     now = clock.now()

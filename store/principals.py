@@ -6,7 +6,6 @@ from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import func, insert, select, update
-from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
@@ -14,6 +13,7 @@ from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, new_id
 from refunds.people import PERSONS_ONLY, Actor, PrincipalKind, Role
 from store.changes import enter
+from store.sql import Row
 from store.tables import api_keys, principals
 
 
@@ -47,9 +47,7 @@ async def authenticate(connection: AsyncConnection, key: str, now: datetime) -> 
     )
 
 
-async def create_principal(
-    connection: AsyncConnection, clock: Clock, *, kind: PrincipalKind, handle: str, name: str, actor: str
-) -> RowMapping:
+async def create_principal(connection: AsyncConnection, clock: Clock, *, kind: PrincipalKind, handle: str, name: str, actor: str) -> Row:
     """Create a person, service or agent. The handle is unique without regard to case; raises ``INVALID_FIELD`` when it is taken."""
     taken = (await connection.execute(select(principals.c.id).where(func.lower(principals.c.handle) == handle.lower()))).first()
     if taken is not None:
@@ -69,7 +67,7 @@ async def create_principal(
     return row
 
 
-async def list_principals(connection: AsyncConnection) -> list[RowMapping]:
+async def list_principals(connection: AsyncConnection) -> list[Row]:
     """Everybody, oldest first."""
     return list((await connection.execute(select(principals).order_by(principals.c.created_at, principals.c.id))).mappings())
 
@@ -83,7 +81,7 @@ async def create_key(
     integration: str | None,
     expires_at: datetime | None,
     actor: str,
-) -> tuple[RowMapping, str]:
+) -> tuple[Row, str]:
     """Create a key and return its row and the key itself, which is shown this once.
 
     Raises ``INVALID_FIELD`` for an unknown principal, and for roles that only persons may hold.
@@ -119,7 +117,7 @@ async def create_key(
     return row, key
 
 
-async def list_keys(connection: AsyncConnection) -> list[RowMapping]:
+async def list_keys(connection: AsyncConnection) -> list[Row]:
     """All keys without their hashes, oldest first."""
     columns = [c for c in api_keys.c if c.name != "hash"]
     return list((await connection.execute(select(*columns).order_by(api_keys.c.created_at, api_keys.c.id))).mappings())

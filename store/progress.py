@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import exists, select, update
-from sqlalchemy.engine import RowMapping
+from sqlalchemy import bindparam, exists, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code, RefundError
@@ -14,13 +13,24 @@ from refunds.processor import PaymentState
 from refunds.settings import Settings
 from refunds.status import BEFORE_OPERATION, Event, Status
 from store import controls, quoting, snapshots
-from store.changes import Change, announce, lock_payment, lock_refund, read_refund
+from store.changes import Change, lock_payment, lock_refund, read_refund
 from store.db import Database
 from store.deadlines import climb, remind_of_waiting
 from store.facts import StoredReading, reading_of
 from store.requirements import revision_of
 from store.situations import situation
+from store.sql import Query, Row
 from store.tables import classifications, decisions, instructions, orders, payments, refunds
+
+_TO_READ = Query(
+    select(payments.c.processor_payment, payments.c.currency)
+    .join(refunds, refunds.c.payment_id == payments.c.id)
+    .where(
+        refunds.c.id == bindparam("refund"),
+        refunds.c.status == literal(Status.RECEIVED.value),
+        ~(refunds.c.has_text & ~exists().where(classifications.c.refund_id == refunds.c.id)),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -32,15 +42,9 @@ class Steps:
 
     async def payment_to_read(self, refund_id: str) -> tuple[str, str] | None:
         """The processor's id and the currency of the payment that a first quote needs a reading of, if that is known already."""
-        unread = refunds.c.has_text & ~exists().where(classifications.c.refund_id == refunds.c.id)
-        query = (
-            select(payments.c.processor_payment, payments.c.currency)
-            .join(refunds, refunds.c.payment_id == payments.c.id)
-            .where(refunds.c.id == refund_id, refunds.c.status == Status.RECEIVED, ~unread)
-        )
         async with self.database.begin() as connection:
-            row = (await connection.execute(query)).one_or_none()
-            return None if row is None else (row.processor_payment, row.currency)
+            row = await _TO_READ.first(connection, refund=refund_id)
+            return None if row is None else (row["processor_payment"], row["currency"])
 
     async def prepare(self, refund_id: str, reading: PaymentState | None = None) -> Situation:
         """Read and quote a received refund; answer the stored situation of any other.
@@ -85,11 +89,10 @@ class Steps:
         return await snapshots.latest(connection, payment_id, not_before=oldest)
 
     async def _saved(self, connection: AsyncConnection, change: Change) -> Situation:
-        await change.save(connection)
-        await announce(connection, change.id)
+        await change.save(connection, announce=True)
         return situation(change.row)
 
-    async def _resolve(self, connection: AsyncConnection, row: RowMapping, stored: StoredReading | None) -> str | None:
+    async def _resolve(self, connection: AsyncConnection, row: Row, stored: StoredReading | None) -> str | None:
         """The payment a ticket means: only through an order of the same customer that the text names, and only when that has one payment."""
         order_id = row["order_id"] or (stored.order_id if stored else None)
         if order_id is None:
@@ -240,7 +243,7 @@ class Steps:
         return await self._instruction_done(connection, change, instruction, None)
 
     async def _instruction_done(
-        self, connection: AsyncConnection, change: Change, instruction: RowMapping, error: RefundError | None
+        self, connection: AsyncConnection, change: Change, instruction: Row, error: RefundError | None
     ) -> Situation:
         await connection.execute(
             update(instructions)
@@ -250,6 +253,5 @@ class Steps:
         change.put(pending_revision=None)
         if error is not None:
             change.note("instruction_refused", kind=instruction["kind"], instruction=instruction["id"], code=error.code.value)
-        await change.save(connection)
-        await announce(connection, change.id)
+        await change.save(connection, announce=True)
         return situation(change.row, refused=error.code.value if error else "", refused_detail=error.detail if error else "")

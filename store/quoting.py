@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import insert, select
-from sqlalchemy.engine import RowMapping
+from sqlalchemy import bindparam, insert, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.classification import Reading, Source
@@ -28,6 +27,7 @@ from store.changes import SYSTEM, Change
 from store.claims import refundable_of
 from store.facts import StoredReading, gather, reading_of
 from store.requirements import APPROVE, CONSENT, advance_to_unmet, enter_review, record_decision
+from store.sql import Query, Row
 from store.tables import customers, orders, payments, processor_binding, revisions
 
 
@@ -75,7 +75,7 @@ def _amount_read(reading: Reading | None, currency: str | None) -> int | None:
         return None
 
 
-def asked_again(change: Change, revision: RowMapping) -> Asked:
+def asked_again(change: Change, revision: Row) -> Asked:
     """What to quote when terms lapsed or the payment changed meanwhile: the same wish by the same author."""
     row = change.row
     return Asked(
@@ -104,11 +104,30 @@ class Judged:
     """One judgement: what it rests on and what the policy makes of it. ``account`` is the processor account this database is bound to."""
 
     force: policies.InForce
-    order: RowMapping
+    order: Row
     account: str | None
     figures: Refundable
     facts: Facts
     decision: PolicyDecision
+
+
+_ORDER = Query(
+    select(
+        orders,
+        payments.c.currency.label("recorded_currency"),
+        select(processor_binding.c.account).scalar_subquery().label("account"),
+    )
+    .join(payments, payments.c.order_id == orders.c.id)
+    .where(payments.c.id == bindparam("payment"))
+)
+_LOCK_CUSTOMER = Query(select(customers.c.account_created_at).where(customers.c.id == bindparam("customer")).with_for_update())
+_REVISE = Query(insert(revisions))
+_LAST_BY_OTHERS = Query(
+    select(revisions.c.amount, revisions.c.payment_id)
+    .where(revisions.c.refund_id == bindparam("refund"), revisions.c.author_id != bindparam("author"))
+    .order_by(revisions.c.revision.desc())
+    .limit(literal_column("1"))
+)
 
 
 async def judge(
@@ -122,21 +141,7 @@ async def judge(
 ) -> Judged:
     """Gather the facts and judge them under the policy in force, writing nothing. Raises what the amount alone makes impossible."""
     force = await policies.in_force(connection, change.at)
-    order = (
-        (
-            await connection.execute(
-                select(
-                    orders,
-                    payments.c.currency.label("recorded_currency"),
-                    select(processor_binding.c.account).scalar_subquery().label("account"),
-                )
-                .join(payments, payments.c.order_id == orders.c.id)
-                .where(payments.c.id == asked.payment_id)
-            )
-        )
-        .mappings()
-        .one()
-    )
+    order = await _ORDER.one(connection, payment=asked.payment_id)
     figures = await refundable_of(connection, asked.payment_id, state, besides=change.id)
     if asked.amount is not None:
         requested(asked.amount, order["recorded_currency"])
@@ -175,8 +180,7 @@ async def quote(
     The caller holds the payment's and the refund's lock; the customer's is taken here. With ``refuse_denied`` (a reviewer's revision) terms that the
     policy denies raise their code and leave the refund as it is, except where a dispute denies any terms. Saves nothing by itself.
     """
-    locked = select(customers.c.account_created_at).where(customers.c.id == change["customer_id"]).with_for_update()
-    account_since = (await connection.execute(locked)).scalar_one()
+    account_since = await _LOCK_CUSTOMER.value(connection, customer=change["customer_id"])
     stored = await reading_of(connection, change.id) if change["has_text"] else None
     judged = await judge(connection, change, asked, state, account_since=account_since, stored=stored)
     denied = judged.decision.outcome == "deny" and judged.decision.code not in (Code.PAYMENT_DISPUTED, Code.ALREADY_RETURNED)
@@ -207,12 +211,12 @@ async def _write(
         "facts": _recorded(facts),
         "decision": decision.plain(),
         "author_id": asked.author,
-        "loosened": _loosened(change, asked, facts),
+        "loosened": await _loosened(connection, change, asked, facts),
         "created_at": change.at,
         "consent_by": None,
         "expires_at": terms.expires_at if terms else None,
     }
-    await connection.execute(insert(revisions).values(row))
+    await _REVISE.do(connection, **row)
     change.put(
         revision=revision,
         terms_hash=row["terms_hash"],
@@ -329,11 +333,15 @@ def _terms(settings: Settings, change: Change, asked: Asked, state: PaymentState
     )
 
 
-def _loosened(change: Change, asked: Asked, facts: Facts) -> bool:
-    """Whether a revision asks for more, or for another payment, than the terms before: its author can then not approve it."""
+async def _loosened(connection: AsyncConnection, change: Change, asked: Asked, facts: Facts) -> bool:
+    """Whether terms ask for more, or for another payment, than the last terms that somebody else than their author wrote.
+
+    Their author can then not approve them; a second revision by the same person, or the same terms quoted again, does not change that.
+    """
     if asked.by_customer or change["revision"] == 0:
         return False
-    return facts.request.amount > (change["amount"] or 0) or asked.payment_id != change["payment_id"]
+    others = await _LAST_BY_OTHERS.first(connection, refund=change.id, author=asked.author)
+    return others is None or facts.request.amount > others["amount"] or asked.payment_id != others["payment_id"]
 
 
 def _sources(asked: Asked) -> dict[str, str]:

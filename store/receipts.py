@@ -5,7 +5,7 @@ Every function here converges: whoever comes second finds the record made and ch
 
 from datetime import timedelta
 
-from sqlalchemy import select, update
+from sqlalchemy import Text, bindparam, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -15,7 +15,24 @@ from refunds.processor import Conclusion, ProcessorRefund, conclude
 from refunds.status import Event, Status, allows
 from store.changes import Change
 from store.operation_rows import ANSWERED, UNKNOWN, Attempt, Operation, OperationRows
+from store.sql import Query
 from store.tables import attempts, operations, processor_refunds
+
+_FRESH = ("state", "raw_state", "failure_reason", "updated_at")
+_MADE = upsert(processor_refunds)
+_KEEP = Query(_MADE.on_conflict_do_update(index_elements=["id"], set_={name: _MADE.excluded[name] for name in _FRESH}))
+_THIS = bindparam("attempt", type_=Text)
+_ANSWER = Query(
+    update(attempts)
+    .where(
+        attempts.c.operation_id == bindparam("operation"),
+        (attempts.c.id == _THIS) | (_THIS.is_(None) & (attempts.c.outcome.is_(None) | (attempts.c.outcome == literal(UNKNOWN)))),
+    )
+    .values(answered_at=bindparam("at"), outcome=literal(ANSWERED), reason=bindparam("why"), detail=bindparam("what"))
+)
+_SETTLE = Query(
+    update(operations).where(operations.c.id == bindparam("operation")).values(settled_at=bindparam("at"), outcome=bindparam("status"))
+)
 
 
 class Receipts(OperationRows):
@@ -36,32 +53,25 @@ class Receipts(OperationRows):
             return await self._saved(connection, change)
 
     async def _keep(self, connection: AsyncConnection, change: Change, operation: Operation, refund: ProcessorRefund) -> None:
-        values = {
-            "id": refund.id,
-            "processor": "stripe",
-            "payment_id": operation.payment_id,
-            "operation_id": operation.id,
-            "amount": refund.amount,
-            "currency": refund.currency.upper(),
-            "state": refund.state.value,
-            "raw_state": refund.raw_state,
-            "failure_reason": refund.failure_reason,
-            "first_seen_at": change.at,
-            "updated_at": change.at,
-        }
-        fresh = {k: values[k] for k in ("state", "raw_state", "failure_reason", "updated_at")}
-        await connection.execute(upsert(processor_refunds).values(values).on_conflict_do_update(index_elements=["id"], set_=fresh))
+        await _KEEP.do(
+            connection,
+            id=refund.id,
+            processor="stripe",
+            payment_id=operation.payment_id,
+            operation_id=operation.id,
+            amount=refund.amount,
+            currency=refund.currency.upper(),
+            state=refund.state.value,
+            raw_state=refund.raw_state,
+            failure_reason=refund.failure_reason,
+            first_seen_at=change.at,
+            updated_at=change.at,
+        )
 
     async def _answer_attempts(
         self, connection: AsyncConnection, change: Change, operation: Operation, attempt: Attempt | None, refund: ProcessorRefund
     ) -> None:
-        which = attempts.c.operation_id == operation.id
-        which &= attempts.c.id == attempt.id if attempt else (attempts.c.outcome.is_(None) | (attempts.c.outcome == UNKNOWN))
-        await connection.execute(
-            update(attempts)
-            .where(which)
-            .values(answered_at=change.at, outcome=ANSWERED, reason="answer" if attempt else "found", detail=refund.id)
-        )
+        await self._answered(connection, change, operation, attempt, reason="answer" if attempt else "found", detail=refund.id)
         change.note(
             "receipt" if attempt else "adopted",
             operation=operation.id,
@@ -71,6 +81,19 @@ class Receipts(OperationRows):
             currency=refund.currency.upper(),
             state=refund.raw_state,
         )
+
+    async def _answered(
+        self,
+        connection: AsyncConnection,
+        change: Change,
+        operation: Operation,
+        attempt: Attempt | None,
+        *,
+        reason: str,
+        detail: str | None = None,
+    ) -> None:
+        """Mark one attempt as answered, or with ``None`` every attempt of which nothing is known: what was found answers them all."""
+        await _ANSWER.do(connection, operation=operation.id, attempt=attempt.id if attempt else None, at=change.at, why=reason, what=detail)
 
     async def _apply(
         self,
@@ -90,9 +113,7 @@ class Receipts(OperationRows):
         change.put(detail=conclusion.detail or None)
         change.move(conclusion.event, actor=by, code=conclusion.code, operation=operation.id, processor_refund=processor_refund)
         if conclusion.event in (Event.PROCESSOR_SUCCEEDED, Event.PROCESSOR_FAILED, Event.AUTHORISATION_RELEASED):
-            await connection.execute(
-                update(operations).where(operations.c.id == operation.id).values(settled_at=change.at, outcome=change.status.value)
-            )
+            await _SETTLE.do(connection, operation=operation.id, at=change.at, status=change.status.value)
         if conclusion.event is Event.PROCESSOR_PENDING:
             change.put(wake_at=change.at + timedelta(seconds=self.settings.pending_poll_initial_s))
         if conclusion.event is Event.PARK:
@@ -105,9 +126,7 @@ class Receipts(OperationRows):
         """Record that the authorisation was cancelled: no money was taken, so it is not counted as a refund."""
         async with self.database.begin() as connection:
             change = await self._locked(connection, operation)
-            which = attempts.c.operation_id == operation.id
-            which &= attempts.c.id == attempt.id if attempt else (attempts.c.outcome.is_(None) | (attempts.c.outcome == UNKNOWN))
-            await connection.execute(update(attempts).where(which).values(answered_at=change.at, outcome=ANSWERED, reason="released"))
+            await self._answered(connection, change, operation, attempt, reason="released")
             await self._apply(connection, change, operation, Conclusion(Event.AUTHORISATION_RELEASED), processor_refund=None)
             return await self._saved(connection, change)
 

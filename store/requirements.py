@@ -4,8 +4,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import insert, select
-from sqlalchemy.engine import RowMapping
+from sqlalchemy import bindparam, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.facts import Review, Rung
@@ -13,6 +12,7 @@ from refunds.ids import Prefix, new_id
 from refunds.status import Event, Status
 from store import controls
 from store.changes import SYSTEM, Change
+from store.sql import Query, Row
 from store.tables import decisions, revisions
 
 APPROVE, DENY = "approve", "deny"
@@ -39,34 +39,31 @@ def review_from(plain: dict[str, Any]) -> Review:
     return Review(plain["role"], plain["people"], tuple(Rung(**rung) for rung in plain["ladder"]))
 
 
-async def revision_of(connection: AsyncConnection, refund_id: str, revision: int) -> RowMapping:
+_REVISION = Query(select(revisions).where(revisions.c.refund_id == bindparam("refund"), revisions.c.revision == bindparam("number")))
+_DECISIONS = Query(
+    select(decisions)
+    .where(decisions.c.refund_id == bindparam("refund"), decisions.c.revision == bindparam("number"))
+    .order_by(decisions.c.recorded_at, decisions.c.id)
+)
+_RECORD = Query(insert(decisions))
+
+
+async def revision_of(connection: AsyncConnection, refund_id: str, revision: int) -> Row:
     """One revision of a refund."""
-    return (
-        (await connection.execute(select(revisions).where(revisions.c.refund_id == refund_id, revisions.c.revision == revision)))
-        .mappings()
-        .one()
-    )
+    return await _REVISION.one(connection, refund=refund_id, number=revision)
 
 
-async def decisions_on(connection: AsyncConnection, refund_id: str, revision: int) -> list[RowMapping]:
+async def decisions_on(connection: AsyncConnection, refund_id: str, revision: int) -> list[Row]:
     """The decisions recorded on one revision, in their order."""
-    return list(
-        (
-            await connection.execute(
-                select(decisions)
-                .where(decisions.c.refund_id == refund_id, decisions.c.revision == revision)
-                .order_by(decisions.c.recorded_at, decisions.c.id)
-            )
-        ).mappings()
-    )
+    return list(await _DECISIONS.all(connection, refund=refund_id, number=revision))
 
 
-def approvals(recorded: list[RowMapping], kind: str, terms_hash: str) -> list[RowMapping]:
+def approvals(recorded: list[Row], kind: str, terms_hash: str) -> list[Row]:
     """The recorded approvals of a kind that were given for exactly these terms."""
     return [d for d in recorded if d["kind"] == kind and d["verdict"] == APPROVE and d["terms_hash"] == terms_hash]
 
 
-def sufficient(required: Required, recorded: list[RowMapping], terms_hash: str) -> list[RowMapping] | None:
+def sufficient(required: Required, recorded: list[Row], terms_hash: str) -> list[Row] | None:
     """The decisions that together meet every requirement for exactly these terms, or ``None`` when one is missing (promise P3).
 
     Without a review, the policy's own recorded approval stands in for it; it never stands in for a review that is required.
@@ -93,20 +90,20 @@ async def record_decision(
 ) -> str:
     """Record one decision on the present revision and enter it in the ledger; returns its id."""
     decision_id = new_id(Prefix.DECISION)
-    await connection.execute(
-        insert(decisions).values(
-            id=decision_id,
-            refund_id=change.id,
-            revision=change["revision"],
-            kind=kind,
-            step=step,
-            verdict=verdict,
-            terms_hash=terms_hash,
-            principal_id=principal_id,
-            person=person,
-            role=role,
-            recorded_at=change.at,
-        )
+    await _RECORD.do(
+        connection,
+        id=decision_id,
+        refund_id=change.id,
+        revision=change["revision"],
+        kind=kind,
+        step=step,
+        verdict=verdict,
+        terms_hash=terms_hash,
+        principal_id=principal_id,
+        person=person,
+        role=role,
+        recorded_at=change.at,
+        delivered_at=None,
     )
     change.note(
         "decision_recorded",
@@ -122,9 +119,7 @@ async def record_decision(
     return decision_id
 
 
-async def advance_to_unmet(
-    connection: AsyncConnection, change: Change, revision: RowMapping | dict[str, Any], *, actor: str = SYSTEM
-) -> None:
+async def advance_to_unmet(connection: AsyncConnection, change: Change, revision: Row, *, actor: str = SYSTEM) -> None:
     """Move the refund to the first requirement of its revision that is unmet: consent, then review; with none left it is approved.
 
     In draft mode it becomes ``drafted`` instead of approved. The caller holds the refund's lock and saves.

@@ -1,7 +1,6 @@
 """Settling a parked refund by hand: what a person says is checked live before it counts (design, section 4)."""
 
 from sqlalchemy import select, update
-from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code
@@ -11,6 +10,7 @@ from refunds.status import Event, Status
 from store.changes import Change, lock_refund
 from store.operations import Operation, Payments
 from store.situations import situation
+from store.sql import Row
 from store.tables import instructions, processor_refunds
 
 _BY_STATE = {
@@ -25,7 +25,7 @@ _BY_STATE = {
 class Settling(Payments):
     """The settling half of the payments role."""
 
-    async def instruction(self, refund_id: str, instruction_id: str) -> RowMapping | None:
+    async def instruction(self, refund_id: str, instruction_id: str) -> Row | None:
         """A recorded settlement of this refund, or ``None`` when no such one is recorded."""
         query = select(instructions).where(
             instructions.c.id == instruction_id, instructions.c.refund_id == refund_id, instructions.c.kind == "settle"
@@ -33,7 +33,7 @@ class Settling(Payments):
         async with self.database.begin() as connection:
             return (await connection.execute(query)).mappings().one_or_none()
 
-    async def settle_refunded(self, operation: Operation, instruction: RowMapping, refund: ProcessorRefund | None) -> Situation:
+    async def settle_refunded(self, operation: Operation, instruction: Row, refund: ProcessorRefund | None) -> Situation:
         """Let ``refunded`` count if the processor's refund is the one that was approved.
 
         A refund that differs is refused as ``SETTLEMENT_MISMATCH``, unless it is the very one whose difference parked this refund: then the person has
@@ -69,7 +69,7 @@ class Settling(Payments):
             await self._apply(connection, change, operation, settled, processor_refund=refund.id, by=instruction["principal_id"])
             return await self._done(connection, change, instruction, None, "")
 
-    async def settle_not_refunded(self, operation: Operation, instruction: RowMapping, found: ProcessorRefund | None) -> Situation:
+    async def settle_not_refunded(self, operation: Operation, instruction: Row, found: ProcessorRefund | None) -> Situation:
         """Let ``not_refunded`` count if a second person says it, no attempt can still be under way, and the complete fresh list has no such refund.
 
         ``found`` is our refund in that list, if it is there: then it is adopted and the settlement refused as ``SETTLEMENT_CONTRADICTED``.
@@ -95,7 +95,7 @@ class Settling(Payments):
             await self._apply(connection, change, operation, conclusion, processor_refund=None, by=instruction["principal_id"])
             return await self._done(connection, change, instruction, None, "")
 
-    async def settle_released(self, operation: Operation, instruction: RowMapping, *, canceled: bool) -> Situation:
+    async def settle_released(self, operation: Operation, instruction: Row, *, canceled: bool) -> Situation:
         """Let ``refunded`` count for the release of an authorisation, when the processor shows that it is cancelled."""
         async with self.database.begin() as connection:
             change = await self._locked(connection, operation)
@@ -124,7 +124,7 @@ class Settling(Payments):
                 await change.save(connection)
             return situation(change.row, refused=Code.MESSAGE_UNBACKED.value)
 
-    async def settle_contradicted_release(self, operation: Operation, instruction: RowMapping) -> Situation:
+    async def settle_contradicted_release(self, operation: Operation, instruction: Row) -> Situation:
         """Refuse ``not_refunded`` for an authorisation that the processor shows as cancelled, and record that it is."""
         await self.released(operation, attempt=None)
         async with self.database.begin() as connection:
@@ -133,7 +133,7 @@ class Settling(Payments):
                 return heard
             return await self._done(connection, change, instruction, Code.SETTLEMENT_CONTRADICTED, "the authorisation is cancelled")
 
-    async def _already(self, connection: AsyncConnection, change: Change, instruction: RowMapping) -> Situation | None:
+    async def _already(self, connection: AsyncConnection, change: Change, instruction: Row) -> Situation | None:
         """The answer of a settlement that counted, or was refused, when it was heard before: it comes twice when an answer was lost."""
         query = select(instructions.c.applied_at, instructions.c.outcome, instructions.c.detail).where(
             instructions.c.id == instruction["id"]
@@ -152,9 +152,7 @@ class Settling(Payments):
         ).scalar_one_or_none()
         return (owner or refund.operation or operation.id) != operation.id
 
-    async def _done(
-        self, connection: AsyncConnection, change: Change, instruction: RowMapping, code: Code | None, detail: str
-    ) -> Situation:
+    async def _done(self, connection: AsyncConnection, change: Change, instruction: Row, code: Code | None, detail: str) -> Situation:
         await connection.execute(
             update(instructions)
             .where(instructions.c.id == instruction["id"])

@@ -3,12 +3,13 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import parse_rfc3339, rfc3339
 from refunds.processor import DisputeState, PaymentState, PaymentStatus, ProcessorRefund, RefundState
+from store.sql import Query
 from store.tables import payment_snapshots, processor_binding
 
 
@@ -59,25 +60,29 @@ def from_plain(body: dict[str, Any]) -> PaymentState:
     )
 
 
+_MADE = insert(payment_snapshots)
+_SAVE = Query(
+    _MADE.on_conflict_do_update(
+        index_elements=["payment_id"],
+        set_={"read_at": _MADE.excluded.read_at, "body": _MADE.excluded.body},
+        where=payment_snapshots.c.read_at < _MADE.excluded.read_at,
+    )
+)
+_LATEST = Query(
+    select(payment_snapshots.c.body).where(
+        payment_snapshots.c.payment_id == bindparam("payment"), payment_snapshots.c.read_at >= bindparam("not_before")
+    )
+)
+
+
 async def save(connection: AsyncConnection, payment_id: str, state: PaymentState) -> None:
     """Keep a reading unless a newer one is there already."""
-    made = insert(payment_snapshots).values(payment_id=payment_id, read_at=state.read_at, body=to_plain(state))
-    await connection.execute(
-        made.on_conflict_do_update(
-            index_elements=["payment_id"],
-            set_={"read_at": made.excluded.read_at, "body": made.excluded.body},
-            where=payment_snapshots.c.read_at < made.excluded.read_at,
-        )
-    )
+    await _SAVE.do(connection, payment_id=payment_id, read_at=state.read_at, body=to_plain(state))
 
 
 async def latest(connection: AsyncConnection, payment_id: str, *, not_before: datetime) -> PaymentState | None:
     """The last reading, or ``None`` when there is none from ``not_before`` on."""
-    body = (
-        await connection.execute(
-            select(payment_snapshots.c.body).where(payment_snapshots.c.payment_id == payment_id, payment_snapshots.c.read_at >= not_before)
-        )
-    ).scalar_one_or_none()
+    body = await _LATEST.value(connection, payment=payment_id, not_before=not_before)
     return None if body is None else from_plain(body)
 
 

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import func, select, text
-from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code, RefundError
@@ -16,6 +15,7 @@ from refunds.refundable import Refundable
 from refunds.status import Status
 from store.claims import refundable_of
 from store.snapshots import from_plain
+from store.sql import Row
 from store.tables import controls, instructions, ledger, refunds
 
 _REFUND = text(
@@ -69,7 +69,7 @@ _BEGINNING = text('SELECT r.status, r.payment_id, r.order_id, r.amount, r.curren
 class Seen:
     """A refund with everything about it, and what is still refundable of its payment by the last reading (``None`` before there is one)."""
 
-    row: RowMapping
+    row: Row
     figures: Refundable | None
 
     @property
@@ -97,7 +97,7 @@ async def check_visible(connection: AsyncConnection, refund_id: str, *, integrat
         raise RefundError(Code.REFUND_NOT_FOUND, refund=refund_id)
 
 
-async def beginning(connection: AsyncConnection, refund_id: str) -> RowMapping:
+async def beginning(connection: AsyncConnection, refund_id: str) -> Row:
     """What a run is started with: status, and the payment, order and amount as far as they are known."""
     return (await connection.execute(_BEGINNING, {"id": refund_id})).mappings().one()
 
@@ -139,7 +139,7 @@ _CONDITIONS = {
 _WAITING = frozenset({Status.AWAITING_REVIEW, Status.AWAITING_CONSENT})
 
 
-async def page(connection: AsyncConnection, filters: Filters, *, limit: int, now: datetime) -> list[RowMapping]:
+async def page(connection: AsyncConnection, filters: Filters, *, limit: int, now: datetime) -> list[Row]:
     """One page, newest first, of at most ``limit`` refunds.
 
     A list of what is pending (by queue, or by a status that waits for somebody) leaves out what nobody can answer in time any more, even when its
@@ -161,13 +161,13 @@ async def page(connection: AsyncConnection, filters: Filters, *, limit: int, now
     return list((await connection.execute(query, values)).mappings())
 
 
-async def ledger_of(connection: AsyncConnection, refund_id: str) -> list[RowMapping]:
+async def ledger_of(connection: AsyncConnection, refund_id: str) -> list[Row]:
     """The ledger's entries about a refund, in their order."""
     query = select(ledger).where(ledger.c.refund_id == refund_id).order_by(ledger.c.refund_version)
     return list((await connection.execute(query)).mappings())
 
 
-async def instruction(connection: AsyncConnection, instruction_id: str) -> RowMapping:
+async def instruction(connection: AsyncConnection, instruction_id: str) -> Row:
     """A recorded instruction and what became of it."""
     return (await connection.execute(select(instructions).where(instructions.c.id == instruction_id))).mappings().one()
 
