@@ -42,7 +42,7 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "customers": (READ, "UPDATE (account_created_at)"),  # the right to change one column is what locking the row needs
         "orders": (READ,),
         "payments": (READ, "UPDATE (amount)"),
-        "payment_snapshots": (READ,),
+        "payment_snapshots": (READ, ADD, CHANGE),
         "refunds": (READ, CHANGE),
         "revisions": (READ, ADD),
         "decisions": (READ, ADD, "UPDATE (delivered_at)"),

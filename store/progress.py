@@ -78,6 +78,8 @@ class Steps:
         state = reading or await self._fresh(connection, change, payment_id)
         if state is None:
             return situation(change.row | {"payment_id": payment_id}, needs=Step.READ_PAYMENT)
+        if reading is not None:
+            await snapshots.save(connection, payment_id, reading)
         # A ticket learns its payment here, and with it the currency its amount is read in.
         change.put(run_seen_at=change.at, currency=payment["currency"])
         await quoting.quote(connection, self.settings, change, quoting.asked_at_first(change, stored, payment_id), state)
