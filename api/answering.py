@@ -5,8 +5,6 @@ import time
 from typing import Any
 
 from fastapi import Response
-from sqlalchemy.engine import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api import presenting
 from api.calls import Call
@@ -15,13 +13,15 @@ from refunds.logs import logger
 from refunds.money import Money
 from refunds.status import Status
 from store import views
+from store.db import Connection
 from store.intake import Accepted
+from store.sql import Row
 from store.texts import Unreadable
 
 _log = logger(__name__)
 
 
-async def refund_view(call: Call, connection: AsyncConnection, refund_id: str) -> dict[str, Any]:
+async def refund_view(call: Call, connection: Connection, refund_id: str) -> dict[str, Any]:
     """Everything the caller may see of a refund. Raises ``REFUND_NOT_FOUND``."""
     seen = await views.refund(connection, refund_id, integration=call.sees)
     texts = None
@@ -40,7 +40,7 @@ async def present_view(call: Call, refund_id: str) -> dict[str, Any]:
         return await refund_view(call, connection, refund_id)
 
 
-async def first_answer(call: Call, accepted: Accepted, row: RowMapping) -> Response:
+async def first_answer(call: Call, accepted: Accepted, row: Row) -> Response:
     """Start the run of a request that was just stored and answer 201 with its first quote, or 202 when that is not ready in time.
 
     A repeated request is answered 200. Whatever happens to Temporal, the request is stored: a sweep starts what was not started here.
@@ -54,7 +54,7 @@ async def first_answer(call: Call, accepted: Accepted, row: RowMapping) -> Respo
     return presenting.answer(view, 202 if view["status"] == Status.RECEIVED else 201, headers)
 
 
-async def _quoted(call: Call, refund_id: str, row: RowMapping) -> dict[str, Any] | None:
+async def _quoted(call: Call, refund_id: str, row: Row) -> dict[str, Any] | None:
     services, wait_s = call.services, call.services.settings.api_quote_wait_s
     until = time.monotonic() + wait_s
     # Expected before the run starts: a notification that nobody waits for yet is gone.
@@ -76,7 +76,7 @@ async def _quoted(call: Call, refund_id: str, row: RowMapping) -> dict[str, Any]
     return None
 
 
-def _beginning(refund_id: str, row: RowMapping) -> Beginning:
+def _beginning(refund_id: str, row: Row) -> Beginning:
     summary = "A refund asked for in words"
     if row["amount"] is not None and row["currency"] is not None:
         summary = f"Refund of {Money(row['amount'], row['currency'])}"

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Annotated
 
 from fastapi import Depends, Request
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.bodies import read_body
 from api.services import Services, services_of
@@ -16,6 +15,7 @@ from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, is_id
 from refunds.people import Actor, Role
 from store import decisions, principals
+from store.db import Connection
 from store.orders import OwnershipMismatch
 
 SEE_ALL = (Role.REVIEWER, Role.FRAUD, Role.SETTLER, Role.OPERATOR, Role.AUDITOR)
@@ -54,7 +54,7 @@ class Call:
         return await read_body(self.request, self.services.settings.api_max_body_bytes)
 
     @asynccontextmanager
-    async def begin(self, *roles: Role) -> AsyncIterator[AsyncConnection]:
+    async def begin(self, *roles: Role) -> AsyncIterator[Connection]:
         """Open the call's transaction, for a key that holds one of the roles.
 
         Raises ``UNAUTHENTICATED``, ``RATE_LIMITED``, ``FORBIDDEN``, and ``STORE_UNAVAILABLE`` (nothing of the block is stored then).

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from fastapi import Response
-from sqlalchemy.engine import RowMapping
 
 from refunds.clock import parse_rfc3339, rfc3339
 from refunds.errors import CATALOGUE, Code
@@ -16,6 +15,7 @@ from refunds.money import Money
 from refunds.status import FINAL, Status
 from store.classifying import SEALED
 from store.situations import RUNBOOKS, waits_for
+from store.sql import Row
 from store.views import Seen
 
 _FOR_CUSTOMER: dict[Status, str] = {
@@ -61,7 +61,7 @@ def _amount(amount: int | None, currency: str | None) -> dict[str, Any]:
     return {"amount": amount, "currency": currency, "amount_text": in_words}
 
 
-def for_customer(row: RowMapping) -> str:
+def for_customer(row: Row) -> str:
     """The one sentence that may be said to the customer."""
     known = row["amount"] and row["currency"]
     return _FOR_CUSTOMER[Status(row["status"])].format(money=Money(row["amount"], row["currency"]) if known else "your payment")
@@ -73,7 +73,7 @@ def code_in_words(code: str | None) -> dict[str, Any]:
     return {"code": code, "meaning": meaning.meaning if meaning else None, "remedy": meaning.remedy if meaning else None}
 
 
-def summary(row: RowMapping) -> dict[str, Any]:
+def summary(row: Row) -> dict[str, Any]:
     """A refund in a list."""
     return {
         "id": row["id"],
@@ -128,7 +128,7 @@ def refund(seen: Seen, *, run_url: str, texts: Mapping[str, str] | None, reads_t
     return shown
 
 
-def _request(row: RowMapping) -> dict[str, Any]:
+def _request(row: Row) -> dict[str, Any]:
     """What was asked for, in the caller's own ids. The figures stay as asked although a revision changed the refund's own."""
     asked_in_words = row["details"]["kind"] == "ticket"
     asked = row["first_facts"] or row
@@ -154,7 +154,7 @@ def _request(row: RowMapping) -> dict[str, Any]:
     }
 
 
-def _policy(row: RowMapping) -> dict[str, Any] | None:
+def _policy(row: Row) -> dict[str, Any] | None:
     decision = row["policy_decision"]
     if decision is None:
         return None
@@ -240,7 +240,7 @@ def _operation(stored: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _deadlines(row: RowMapping) -> dict[str, Any]:
+def _deadlines(row: Row) -> dict[str, Any]:
     waiting_for_consent = row["status"] == Status.AWAITING_CONSENT
     return {
         "consent_by": row["review_by"] if waiting_for_consent else None,

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
 from pydantic import AwareDatetime, Field, StringConstraints
-from sqlalchemy.exc import IntegrityError
 
 from api import presenting
 from api.bodies import parse
@@ -47,14 +46,11 @@ class NewKey(Strict):
 async def add_person(call: TheCall) -> Response:
     """Rules about people compare persons: give each its own."""
     raw = await call.body()
-    try:
-        async with call.begin(Role.OPERATOR) as connection:
-            new = parse(NewPrincipal, raw)
-            row = await principals.create_principal(
-                connection, call.services.database.clock, kind=new.kind, handle=new.handle, name=new.name, actor=call.actor.principal_id
-            )
-    except IntegrityError:  # the same handle, a moment earlier
-        raise RefundError(Code.INVALID_FIELD, "The handle is taken.", field="handle") from None
+    async with call.begin(Role.OPERATOR) as connection:
+        new = parse(NewPrincipal, raw)
+        row = await principals.create_principal(
+            connection, call.services.database.clock, kind=new.kind, handle=new.handle, name=new.name, actor=call.actor.principal_id
+        )
     return presenting.answer(dict(row), 201)
 
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Response
 from pydantic import StringConstraints
-from sqlalchemy.engine import RowMapping
 
 from api import presenting
 from api.bodies import parse
@@ -19,6 +18,7 @@ from refunds.orders import CleanText, Strict
 from refunds.people import Role
 from store import controls, outbox, views
 from store.db import Database
+from store.sql import Row
 
 router = APIRouter(prefix="/v1/controls", tags=["controls"])
 CONFIRM_WITHIN_S = 10.0
@@ -98,7 +98,7 @@ async def _confirm(call: Call) -> list[dict[str, Any]]:
     ]
 
 
-async def _open(database: Database) -> dict[str, RowMapping]:
+async def _open(database: Database) -> dict[str, Row]:
     async with database.begin() as connection:
         return {row["id"]: row for row in await controls.open_attempts(connection)}
 

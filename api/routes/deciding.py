@@ -19,6 +19,7 @@ from refunds.orders import CleanText, Strict
 from refunds.people import PrincipalKind, Role
 from refunds.requests import RevisionRequest
 from store import decisions, views
+from store.db import Connection
 from store.decisions import Recorded
 
 router = APIRouter(prefix="/v1/refunds/{refund_id}", tags=["decisions"])
@@ -250,7 +251,7 @@ async def _settlement(call: Call, recorded: Recorded, waits_for: str | None, sta
     return presenting.answer(body, status)
 
 
-async def _keep_note(call: Call, connection: Any, recorded: Recorded, note: str) -> None:
+async def _keep_note(call: Call, connection: Connection, recorded: Recorded, note: str) -> None:
     await call.services.texts.write(
         connection,
         refund_id=recorded.row["id"],
