@@ -92,17 +92,23 @@ def clear(home: Path, parts: Sequence[Part]) -> list[str]:
 def remove(home: Path, parts: Sequence[Part]) -> None:
     """Remove all data of a stack, also what lies outside its home, after ending what is left of it.
 
-    Raises AlreadyRunningError when it runs.
+    The same for stacks whose homes lie in this one, as the demo's does. Raises AlreadyRunningError when one of them runs,
+    and then has removed nothing.
     """
     home = home.absolute()
     if not home.exists():
         return
+    homes = [*(lock.parent for lock in home.glob("*/stack.lock")), home]
     with contextlib.ExitStack() as undo:
-        lock = HomeLock(home)
-        lock.acquire()
-        undo.callback(lock.release)
-        clear(home, parts)
-        outside = (home / "postgres").resolve()
-        if (home / "postgres").is_symlink() and outside.parent in OUTSIDE:
-            shutil.rmtree(outside, ignore_errors=True)
+        for each in homes:
+            lock = HomeLock(each)
+            lock.acquire()
+            undo.callback(lock.release)
+        for each in homes:
+            clear(each, parts)
+            outside = (each / "postgres").resolve()
+            if (each / "postgres").is_symlink() and outside.parent in OUTSIDE:
+                shutil.rmtree(outside, ignore_errors=True)
+                with contextlib.suppress(OSError):  # Another stack's data keeps it there.
+                    outside.parent.rmdir()
         shutil.rmtree(home)

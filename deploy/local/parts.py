@@ -37,6 +37,12 @@ class Context:
     def url(self, part: str) -> str:
         return f"http://{HOST}:{self.ports[part]}"
 
+    def move(self, ports: Mapping[str, int]) -> None:
+        """Take note of new ports. What was started with the old ones must be started again: its command differs now."""
+        self.ports.update(ports)
+        if self.postgres is not None:
+            self.postgres.port = self.ports["postgres"]
+
     def database_url(self, role: str, setting: str = "DATABASE_URL") -> str:
         """The address for a role: ours, or of a database of the person's own (`setting`, else DATABASE_URL)."""
         if self.postgres is not None:
@@ -69,10 +75,11 @@ class Context:
 class Part:
     """One row of the table.
 
-    `command` builds the process, `is_ready` is asked until true (with its pid), `prepare` comes before and `complete`
-    after it is ready. A `once` part is a task: it runs to its end at each start unless the file named by `once` exists;
-    "" means always, and what a task prints goes to the file. With the setting `instead` present the person uses their
-    own and nothing is started. `stop_signal` and `grace_seconds` say how it is asked to end and how long it may take.
+    `command` builds the process, the same each time as long as no port moves. `is_ready` is asked until true (with its
+    pid) once that very process listens at all its `ports`; `prepare` comes before and `complete` after it is ready. A
+    `once` part is a task: it runs to its end at each start unless the file named by `once` exists; "" means always, and
+    what a task prints goes to the file. With the setting `instead` present the person uses their own and nothing is
+    started. `stop_signal` and `grace_seconds` say how it is asked to end and how long it may take.
     """
 
     name: str

@@ -124,6 +124,17 @@ def marked(home: Path) -> list[tuple[str, Identity]]:
     return found
 
 
+def listens(pid: int, port: int) -> bool:
+    """Whether this very process takes connections at the TCP port; where the account may not know that, taken for granted."""
+    try:
+        connections = psutil.Process(pid).net_connections("tcp")
+    except psutil.AccessDenied:
+        return True
+    except psutil.NoSuchProcess:
+        return False
+    return any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in connections)
+
+
 def save_identity(path: Path, identity: Identity) -> None:
     """Write a pid file that `load_identity` reads back; replaced in one step, so never half-written."""
     write_text(path, json.dumps({"pid": identity.pid, "started": identity.started}))

@@ -17,28 +17,18 @@ import psutil
 from deploy.local import processes
 from deploy.local.leftovers import AlreadyRunningError, HomeLock, clear, pid_file
 from deploy.local.parts import PARTS, Context, Part
-from deploy.local.ports import HOST, choose
+from deploy.local.ports import HOST, NoPortError, Ports
 from deploy.local.processes import HOME_MARK, PART_MARK, Command, Identity
 from deploy.local.progress import ConsoleReporter, Reporter, Silent
+from deploy.local.tasks import PartFailedError, run_task
 
 START_SECONDS = 60
-TASK_SECONDS = 300
 POLL_SECONDS = 0.05
 FIRST_BACK_OFF_SECONDS = 0.2
 LONGEST_BACK_OFF_SECONDS = 10
 # Restarts in a row before the part is given up; a part that ran this long counts as well again.
 RESTARTS = 8
 WELL_AFTER_SECONDS = 60
-LOG_TAIL_BYTES = 3_000
-
-
-class PartFailedError(RuntimeError):
-    """A part did not start or ended for good; the message holds the end of its log."""
-
-    def __init__(self, name: str, problem: str, log: Path) -> None:
-        tail = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip() if log.exists() else ""
-        super().__init__(f"{name}: {problem}. The end of {log}:\n{tail}")
-        self.name = name
 
 
 class State(StrEnum):
@@ -53,6 +43,7 @@ class State(StrEnum):
 @dataclass
 class _Running:
     part: Part
+    command: Command
     process: subprocess.Popen[bytes]
     identity: Identity
     state: State
@@ -101,6 +92,7 @@ class LocalStack:
         self._wanted_ports = ports
         self._reporter: Reporter = reporter or Silent()
         self._lock = HomeLock(self.home)
+        self._ports = Ports(self.home / "ports.json")
         self._running: dict[str, _Running] = {}
         self._changed = threading.Condition()
         self._stopping = threading.Event()
@@ -138,7 +130,7 @@ class LocalStack:
                 self._reporter.note(f"Ended what an earlier start had left running: {', '.join(ended)}.")
             self._stopping.clear()
             names = [name for part in self._started_here for name in part.ports]
-            self.context.ports, notes = choose(names, self.home / "ports.json", self._wanted_ports)
+            self.context.ports, notes = self._ports.choose(names, self._wanted_ports)
             for note in notes:
                 self._reporter.note(note)
             for part in self._used:
@@ -165,6 +157,7 @@ class LocalStack:
         self._running.clear()
         if self.home.exists():
             clear(self.home, self._table)
+        self._ports.release()
         self._lock.release()
 
     def kill(self, part: str, sig: signal.Signals = signal.SIGKILL) -> None:
@@ -205,75 +198,73 @@ class LocalStack:
         if part.once and (self.home / part.once).exists():
             return
         self._reporter.begin(part.name)
+        self._move_away(part)
         for note in part.prepare(self.context):
             self._reporter.note(note)
         if part.once is not None:
-            self._run_task(part)
+            kept = self.home / part.once if part.once else None
+            if text := run_task(part.name, self._marked(part), self._log(part.name), kept):
+                self._reporter.note(f"The first administrator's key, shown this once and kept in {kept}: {text}")
             self._reporter.done(part.name, "done")
             return
-        process, identity = self._spawn(part)
-        running = _Running(part, process, identity, State.STARTING, time.monotonic())
-        self._running[part.name] = running
-        self._until_ready(running)
+        running = self._running[part.name] = self._spawn(part)
+        while (problem := self._until_ready(running)) is not None:
+            self._end(running)
+            if not self._move_away(part):
+                raise PartFailedError(part.name, problem, self._log(part.name))
+            running = self._running[part.name] = self._spawn(part)
         part.complete(self.context)
-        self._reporter.done(part.name, self.addresses.get(part.name, f"pid {process.pid}"))
+        self._reporter.done(part.name, self.addresses.get(part.name, f"pid {running.process.pid}"))
 
-    def _run_task(self, part: Part) -> None:
-        """Run it to its end. What it prints is for the file it is meant for, or else for its log."""
-        log = self._log(part.name)
+    def _spawn(self, part: Part) -> _Running:
         command = self._marked(part)
-        # Printed straight into a file: what it says once is not lost when this process is killed before it can keep it.
-        partial = self.home / f"{part.once}.partial" if part.once else log
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)) as output, log.open("ab") as errors:
-            done = subprocess.run(
-                command.argv,
-                env=dict(command.env),
-                cwd=command.cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                start_new_session=True,
-                timeout=TASK_SECONDS,
-                check=False,
-            )
-        if done.returncode != 0:
-            raise PartFailedError(part.name, f"ended with exit code {done.returncode}", log)
-        if part.once and (text := partial.read_text().strip()):
-            partial.replace(self.home / part.once)
-            self._reporter.note(f"The first administrator's key, shown this once and kept in {self.home / part.once}: {text}")
-
-    def _spawn(self, part: Part) -> tuple[subprocess.Popen[bytes], Identity]:
-        process = processes.spawn(self._marked(part), self._log(part.name))
+        process = processes.spawn(command, self._log(part.name))
         try:
             identity = Identity.of(psutil.Process(process.pid))
         except psutil.NoSuchProcess:
             process.wait()
             raise PartFailedError(part.name, f"ended at once with exit code {process.returncode}", self._log(part.name)) from None
         processes.save_identity(pid_file(self.home, part.name), identity)
-        return process, identity
+        return _Running(part, command, process, identity, State.STARTING, time.monotonic())
+
+    def _move_away(self, part: Part) -> bool:
+        """Give a part that does not run new ports where somebody else has taken its own; whether that was so."""
+        moved, notes = self._ports.replace_taken(part.ports)
+        self.context.move(moved)
+        for note in notes:
+            self._reporter.note(note)
+        return bool(moved)
 
     def _marked(self, part: Part) -> Command:
         command = part.command(self.context)
         return replace(command, env={**command.env, HOME_MARK: str(self.home), PART_MARK: part.name})
 
-    def _until_ready(self, running: _Running) -> None:
-        """Wait for a part's first start. Raises PartFailedError when it ends or takes too long."""
+    def _until_ready(self, running: _Running) -> str | None:
+        """Wait for a part's first start; what is wrong when it ends or takes too long."""
         while running.state is State.STARTING:
             if (problem := self._look_at_start(running)) is not None:
-                raise PartFailedError(running.part.name, problem, self._log(running.part.name))
+                return problem
             time.sleep(POLL_SECONDS)
+        return None
 
     def _look_at_start(self, running: _Running) -> str | None:
         """Note when a starting part has become ready; what is wrong when it never will."""
         if (code := running.process.poll()) is not None:
             return f"ended while starting ({processes.ending(code)})"
-        if running.part.is_ready(self.context, running.process.pid):
+        # Who listens comes first: a stranger at its port might answer just like it, and must not be asked to.
+        pid, numbers = running.process.pid, [self.context.ports[name] for name in running.part.ports]
+        if all(processes.listens(pid, port) for port in numbers) and running.part.is_ready(self.context, pid):
             with self._changed:
                 running.state, running.since = State.READY, time.monotonic()
                 self._changed.notify_all()
         elif time.monotonic() - running.since > START_SECONDS:
             return f"was not ready after {START_SECONDS} s"
         return None
+
+    def _end(self, running: _Running) -> None:
+        """End a part that is of no use; returns when it is gone."""
+        processes.stop(running.identity, signal.SIGKILL, 0)
+        running.process.wait()
 
     def _watch(self) -> None:
         while not self._stopping.wait(POLL_SECONDS):
@@ -286,7 +277,7 @@ class LocalStack:
             self._look_at_ready(running)
         elif running.state is State.STARTING:
             if self._look_at_start(running) is not None:
-                processes.stop(running.identity, signal.SIGKILL, 0)
+                self._end(running)
                 self._mark_down(running, State.STARTING)
             elif running.state is State.READY:
                 self._save_state()
@@ -302,14 +293,28 @@ class LocalStack:
 
     def _start_again(self, running: _Running) -> None:
         try:
-            process, identity = self._spawn(running.part)
-        except (PartFailedError, OSError) as problem:
+            if self._move_away(running.part):
+                self._end_misled(running)
+            fresh = self._spawn(running.part)
+        except (PartFailedError, NoPortError, OSError) as problem:
             self._reporter.note(str(problem))
             self._mark_down(running, State.DOWN)
             return
         with self._changed:
-            running.process, running.identity = process, identity
-            running.state, running.since = State.STARTING, time.monotonic()
+            running.command, running.process, running.identity = fresh.command, fresh.process, fresh.identity
+            running.state, running.since = fresh.state, fresh.since
+
+    def _end_misled(self, moved: _Running) -> None:
+        """End all parts that were told an address which is no longer right; each is started again at the next glance."""
+        for running in self._running.values():
+            part = running.part
+            if running is moved or running.process.poll() is not None or running.command == self._marked(part):
+                continue
+            self._reporter.note(f"{part.name} is started again, because {moved.part.name} has moved.")
+            processes.stop(running.identity, part.stop_signal, part.grace_seconds)
+            running.process.wait()
+            with self._changed:
+                running.state, running.next_try = State.DOWN, time.monotonic()
 
     def _mark_down(self, running: _Running, seen: State) -> None:
         """Note an end nobody asked for, and when to try again; once, though both `kill` and the watching thread see it."""
