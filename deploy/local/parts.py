@@ -155,10 +155,11 @@ def _polls(context: Context, pid: int) -> bool:
     if "temporal" not in context.ports:
         return True
     address = f"{HOST}:{context.ports['temporal']}"
-    return asyncio.run(_all_polled(address, temporal.NAMESPACE, pid))
+    return asyncio.run(all_polled(address, temporal.NAMESPACE, pid))
 
 
-async def _all_polled(address: str, namespace: str, pid: int) -> bool:
+async def all_polled(address: str, namespace: str, pid: int) -> bool:
+    """Whether the process with this pid polls all queues of the product there."""
     kinds = (TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
     wanted = [(QUEUE_REFUNDS, kinds[0]), *((queue, kinds[1]) for queue in (QUEUE_CLASSIFY, QUEUE_PAYMENTS))]
     try:

@@ -1,5 +1,6 @@
 """The supervisor: order, ports, deaths of parts and of itself, and nothing left behind."""
 
+import asyncio
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ import pytest
 
 from deploy.local import leftovers, ports, processes, stack
 from deploy.local.leftovers import AlreadyRunningError
-from deploy.local.parts import PARTS, Context, Part
+from deploy.local.parts import PARTS, Context, Part, all_polled
 from deploy.local.processes import Command, Identity, wait_until
 from deploy.local.progress import Silent
 from deploy.local.stack import LocalStack, PartFailedError
@@ -275,3 +276,56 @@ def test_clean_removes_everything_but_not_under_a_running_stack(open_home):
         assert started.home.exists()
     leftovers.remove(started.home, PARTS)
     assert not started.home.exists()
+
+
+def test_clean_ends_and_removes_a_demo_whose_supervisor_was_killed(open_home):
+    """The demo keeps to a home within the home; started by root in a closed one, its database lies outside."""
+    demo = open_home / "closed" / "demo"
+    demo.parent.mkdir(mode=0o700)
+    with supervisor(demo, "postgres", "sandbox") as killed:
+        read_until(killed, "Ctrl-C stops")
+        killed.kill()
+    numbers = json.loads((demo / "ports.json").read_text())
+    data = (demo / "postgres" / "data").resolve()
+    assert data.exists()
+    assert data.is_relative_to(open_home) == (os.geteuid() != 0)
+    assert {name for name, _ in processes.marked(demo)} >= {"postgres", "sandbox"}
+
+    cleaned = subprocess.run(
+        [sys.executable, "-m", "deploy.local", "clean"],
+        env={**ENVIRONMENT, "REFUNDS_HOME": str(demo.parent)},
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (cleaned.returncode, cleaned.stdout, cleaned.stderr) == (0, "", "")
+    assert not demo.parent.exists()
+    assert not data.parent.exists()
+    assert processes.marked(demo) == []
+    assert {name: number for name, number in numbers.items() if not ports.is_free(number)} == {}
+
+
+def test_clean_removes_nothing_while_a_demo_runs(open_home):
+    with LocalStack(open_home / "demo", parts=("sandbox",), ports=free_ports(), environment=ENVIRONMENT) as started:
+        (open_home / "kept").touch()
+        with pytest.raises(AlreadyRunningError):
+            leftovers.remove(open_home, PARTS)
+        assert (open_home / "kept").exists()
+        assert httpx.get(f"{started.addresses['sandbox']}/_sandbox/clock", trust_env=False).is_success
+
+
+def test_a_worker_of_the_stack_serves_a_temporal_server_of_the_persons_own(open_home, temporal_server):
+    own = {"TEMPORAL_ADDRESS": temporal_server.address}
+    subset = ("postgres", "migrations", "administrator", "sandbox", "worker")
+    with new_stack(open_home, subset, overrides=own) as started:
+        assert set(started.addresses) == {"postgres", "sandbox"}
+        assert not (started.home / "temporal").exists()
+        served = temporal_server.address, temporal_server.namespace, started.pid("worker")
+        assert wait_until(lambda: asyncio.run(all_polled(*served)), 30)
+
+
+def test_programs_are_told_of_our_temporal_also_before_it_was_ever_started(open_home):
+    """Whatever the order of the parts: what the setting names is there."""
+    wired = Context(open_home, ENVIRONMENT, {"temporal": 1, "ui": 2}).wired()
+    assert Path(wired["TEMPORAL_CONFIG_FILE"]).read_text() == ""
