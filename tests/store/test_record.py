@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
-from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code, RefundError
@@ -133,24 +133,18 @@ def test_the_ledger_takes_no_floats() -> None:
 # --- locks -------------------------------------------------------------------------------------------------------------------------------
 
 
-class Statements:
-    """What a pool sends to PostgreSQL."""
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What goes to PostgreSQL, whoever wrote it: taken where the driver sends it."""
+    statements: list[str] = []
+    execute = psycopg.AsyncCursor.execute
 
-    def __init__(self, *pools: Database) -> None:
-        self.sent: list[str] = []
-        self._pools = pools
+    async def noting(cursor: Any, query: Any, *arguments: Any, **more: Any) -> Any:
+        statements.append(" ".join((query.decode() if isinstance(query, bytes) else str(query)).split()))
+        return await execute(cursor, query, *arguments, **more)
 
-    def __enter__(self) -> list[str]:
-        for pool in self._pools:
-            event.listen(pool.engine.sync_engine, "before_cursor_execute", self._note)
-        return self.sent
-
-    def __exit__(self, *_: object) -> None:
-        for pool in self._pools:
-            event.remove(pool.engine.sync_engine, "before_cursor_execute", self._note)
-
-    def _note(self, _connection: object, _cursor: object, statement: str, *_: Any) -> None:
-        self.sent.append(" ".join(statement.split()))
+    monkeypatch.setattr(psycopg.AsyncCursor, "execute", noting)
+    return statements
 
 
 def locks(sent: list[str]) -> Iterator[str]:
@@ -162,38 +156,42 @@ def locks(sent: list[str]) -> Iterator[str]:
             yield statement.split(" FROM ")[1].split()[0]
 
 
-async def test_quoting_locks_payment_then_refund_then_customer(world: World) -> None:
+async def test_quoting_locks_payment_then_refund_then_customer(world: World, sent: list[str]) -> None:
     await world.ready()
     refund = await world.accept()
-    with Statements(world.steps.database) as sent:
-        await world.steps.prepare(refund)
+    sent.clear()
+
+    await world.steps.prepare(refund)
 
     assert list(locks(sent)) == ["payments", "refunds", "customers"]
 
 
-async def test_submitting_locks_stop_then_payment_then_refund(world: World) -> None:
+async def test_submitting_locks_stop_then_payment_then_refund(world: World, sent: list[str]) -> None:
     payment = await world.ready()
     refund, _ = await world.quoted(amount=2_000)
-    with Statements(world.payments) as intent:
-        operation, _ = await world.submitting.intent(refund)
+    sent.clear()
+    operation, _ = await world.submitting.intent(refund)
     assert operation is not None
+    assert list(locks(sent)) == ["payments", "refunds"]
+
     state = await world.read(payment)
-    with Statements(world.payments) as attempt:
-        await world.submitting.open_attempt(operation, state)
+    sent.clear()
+    await world.submitting.open_attempt(operation, state)
 
-    assert list(locks(intent)) == ["payments", "refunds"]
-    assert list(locks(attempt)) == ["stop", "payments", "refunds"]
+    assert list(locks(sent)) == ["stop", "payments", "refunds"]
     # The flag is read in a statement of its own after the lock: one statement would read the flag of its beginning.
-    assert [s for s in attempt if "FROM controls" in s and "pg_advisory" in s] == []
+    lock, flag = (next(i for i, s in enumerate(sent) if words in s) for words in ("pg_advisory_xact_lock_shared", "FROM controls"))
+    assert lock < flag
 
 
-async def test_a_revision_locks_all_its_payments_by_id_before_the_refund(world: World) -> None:
+async def test_a_revision_locks_all_its_payments_by_id_before_the_refund(world: World, sent: list[str]) -> None:
     first, second = await world.order(amounts=(50_000, 50_000))
     for payment in (first, second):
         await world.read(payment, captured=50_000)
     refund, _ = await world.quoted(payment_id=second, amount=20_000)
-    with Statements(world.api, world.steps.database) as sent:
-        await world.revise(refund, world.ann, payment_id=first)
+    sent.clear()
+
+    await world.revise(refund, world.ann, payment_id=first)
 
     assert list(locks(sent)) == ["payments", "payments", "refunds", "payments", "payments", "refunds", "customers"]
 

@@ -96,6 +96,32 @@ async def test_whoever_asks_for_less_can_approve_it(world: World, reviewed: str)
     assert (await world.decide(reviewed, world.ann)).row["status"] == "approved"
 
 
+async def test_asking_for_much_more_and_then_for_a_little_less_is_still_more(world: World, reviewed: str) -> None:
+    await world.revise(reviewed, world.mia, amount=40_000)
+    await world.revise(reviewed, world.mia, amount=35_000)  # below 40000, and above what was asked for
+    await answered(world, reviewed)
+
+    assert await world.refused(reviewed, world.mia) is Code.SELF_APPROVAL
+
+
+async def test_looser_terms_that_are_quoted_again_keep_their_author(world: World, reviewed: str) -> None:
+    await world.revise(reviewed, world.mia, amount=30_000)
+    await answered(world, reviewed)
+    await world.decide(reviewed, world.bob)
+    [revision] = world.rows("SELECT expires_at FROM revisions WHERE revision = 2")
+    world.clock.at = revision["expires_at"]
+    [payment] = world.rows("SELECT processor_payment FROM payments")
+    await world.read(payment["processor_payment"], captured=100_000)
+    operation, held = await world.submitting.intent(reviewed)
+    assert (operation, held.status, held.code) == (None, "held", "TERMS_EXPIRED")
+
+    again = await world.steps.resume_held(reviewed)
+
+    assert again.revision == 3
+    await answered(world, reviewed)
+    assert await world.refused(reviewed, world.mia) is Code.SELF_APPROVAL
+
+
 async def test_terms_that_expired_after_an_approval_are_reviewed_again(world: World, reviewed: str) -> None:
     await world.decide(reviewed, world.ann)
     [revision] = world.rows("SELECT expires_at FROM revisions")
