@@ -15,6 +15,12 @@ def _no_control_characters(text: str) -> str:
     return text
 
 
+def _plausible(moment: datetime) -> datetime:
+    if not 1970 <= moment.year <= 2999:
+        raise ValueError("write a year from 1970 to 2999")
+    return moment
+
+
 def _known_currency(code: str) -> str:
     return currency(code).code
 
@@ -22,8 +28,14 @@ def _known_currency(code: str) -> str:
 CleanText = Annotated[str, AfterValidator(_no_control_characters)]
 """Text without control characters (tab, line feed and carriage return are text)."""
 
-ExternalId = Annotated[CleanText, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
+ShortText = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True), AfterValidator(_no_control_characters)]
+"""A name or a few words: not only blanks."""
+
+ExternalId = ShortText
 """An id somebody else chose."""
+
+Instant = Annotated[AwareDatetime, AfterValidator(_plausible)]
+"""A time with its zone, in the years 1970 to 2999."""
 
 CurrencyCode = Annotated[str, StringConstraints(min_length=3, max_length=3), AfterValidator(_known_currency)]
 Amount = Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)]
@@ -58,9 +70,9 @@ class Order(Strict):
     """An order. Every PUT is a new version; terms name the version they were quoted on."""
 
     customer_id: ExternalId
-    customer_since: AwareDatetime | None = None
-    placed_at: AwareDatetime | None = None
-    delivered_at: AwareDatetime | None = None
+    customer_since: Instant | None = None
+    placed_at: Instant | None = None
+    delivered_at: Instant | None = None
     currency: CurrencyCode
     lines: Annotated[list[OrderLine], Field(max_length=1000)] = []
     tax: Amount = 0

@@ -2,11 +2,11 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import AwareDatetime, BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from refunds.errors import Code, RefundError
 from refunds.money import Money, requested
-from refunds.orders import CleanText, ExternalId, Strict
+from refunds.orders import CleanText, ExternalId, Instant, ShortText, Strict
 from refunds.reasons import Reason
 from refunds.terms import canonical_hash
 
@@ -38,7 +38,7 @@ class CustomerAuthentication(Strict):
     """How and when the caller made sure that this is the customer, such as ``password`` or ``order_email_link``."""
 
     method: Annotated[CleanText, StringConstraints(min_length=1, max_length=100)]
-    at: AwareDatetime
+    at: Instant
 
 
 class RequestedLine(Strict):
@@ -53,7 +53,7 @@ class _Asked(Strict):
 
     customer_id: ExternalId
     customer_authentication: CustomerAuthentication | None = None
-    requested_by: Annotated[CleanText, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)] | None = None
+    requested_by: ShortText | None = None
     channel: Annotated[CleanText, StringConstraints(pattern=r"^[a-z0-9_.-]{1,50}$")] | None = None
     metadata: Annotated[dict[str, Annotated[CleanText, StringConstraints(max_length=500)]], Field(max_length=30)] = {}
     agent_session_id: ExternalId | None = None

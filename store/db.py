@@ -119,10 +119,12 @@ class Listener:
         self._channel = channel
         self._waiting: dict[str, list[asyncio.Event]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._tried = asyncio.Event()
 
     async def start(self) -> None:
-        """Begin to listen in the background; reconnects by itself."""
+        """Begin to listen in the background, and return once it listens or its first try has failed; reconnects by itself."""
         self._task = asyncio.create_task(self._listen(), name=f"listen-{self._channel}")
+        await self._tried.wait()
 
     async def stop(self) -> None:
         """Stop listening."""
@@ -150,8 +152,10 @@ class Listener:
             try:
                 async with await psycopg.AsyncConnection.connect(address, autocommit=True, connect_timeout=5) as connection:
                     await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+                    self._tried.set()
                     async for notice in connection.notifies():
                         for event in self._waiting.get(notice.payload, []) + self._waiting.get("*", []):
                             event.set()
             except (psycopg.Error, OSError):
+                self._tried.set()
                 await asyncio.sleep(1)

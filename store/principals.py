@@ -5,7 +5,8 @@ import secrets
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import select, update
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
@@ -49,20 +50,10 @@ async def authenticate(connection: AsyncConnection, key: str, now: datetime) -> 
 
 async def create_principal(connection: AsyncConnection, clock: Clock, *, kind: PrincipalKind, handle: str, name: str, actor: str) -> Row:
     """Create a person, service or agent. The handle is unique without regard to case; raises ``INVALID_FIELD`` when it is taken."""
-    taken = (await connection.execute(select(principals.c.id).where(func.lower(principals.c.handle) == handle.lower()))).first()
-    if taken is not None:
+    made = insert(principals).values(id=new_id(Prefix.PRINCIPAL), kind=kind.value, handle=handle, name=name, created_at=clock.now())
+    row = (await connection.execute(made.on_conflict_do_nothing().returning(principals))).mappings().one_or_none()
+    if row is None:
         raise RefundError(Code.INVALID_FIELD, f"The handle {handle!r} is taken.", field="handle")
-    row = (
-        (
-            await connection.execute(
-                insert(principals)
-                .values(id=new_id(Prefix.PRINCIPAL), kind=kind.value, handle=handle, name=name, created_at=clock.now())
-                .returning(principals)
-            )
-        )
-        .mappings()
-        .one()
-    )
     await enter(connection, "principal_created", clock.now(), actor=actor, principal=row["id"], kind=kind.value)
     return row
 
