@@ -13,7 +13,9 @@ EXIT ?=
 PYTEST_ARGS ?=
 
 # A person's own settings for Python must not reach into the environment made here.
-unexport PYTHONPATH PYTHONHOME PIP_TARGET PIP_USER PIP_REQUIRE_VIRTUALENV VIRTUAL_ENV
+unexport PYTHONPATH PYTHONHOME PIP_TARGET PIP_PREFIX PIP_ROOT PIP_QUIET PIP_VERBOSE PIP_REQUIRE_VIRTUALENV VIRTUAL_ENV
+# Not only unset: a configuration file may say otherwise, and the environment wins over it.
+export PIP_USER := 0
 
 .PHONY: help demo up test bench lint install clean
 
@@ -62,8 +64,8 @@ $(STAMP): requirements.lock pyproject.toml
 		"$$found" -m venv --clear $(VENV); \
 	fi
 	@echo "Installing the locked dependencies (a minute or two the first time)"
-	@$(PIP) install --progress-bar on --require-hashes -r requirements.lock
-	@$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@$(BIN)/python -I deploy/local/install.py requirements.lock
+	@PIP_REQUIRE_HASHES=0 $(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
 clean: ## stop what is left of a stack, remove its data and the virtual environment
