@@ -18,13 +18,13 @@ import httpx
 import stripe
 
 from activities.processors.base import SendTooLate
+from activities.processors.sockets import Network
 from refunds.settings import Settings
 
 ANSWER_LIMIT = 8 * 1024 * 1024
 """The most bytes of an answer that are read. A page of a hundred refunds is some hundred kilobytes at most."""
 
 _MAX_CONNECTIONS = 100
-_MAX_IDLE = 20
 _IDLE_FOR_S = 5  # shorter than any server in between keeps an idle connection, so that a request seldom meets a closed one
 _ABOUT_TO_SEND = "http11.send_request_headers.started"
 
@@ -80,8 +80,8 @@ class Transport(stripe.HTTPClient):
             ssl_context=ssl.create_default_context(cafile=stripe.ca_bundle_path),
             proxy=proxy_for(base.scheme, base.netloc),
             max_connections=_MAX_CONNECTIONS,
-            max_keepalive_connections=_MAX_IDLE,
             keepalive_expiry=_IDLE_FOR_S,
+            network_backend=Network(),
         )
 
     async def request_async(

@@ -237,16 +237,15 @@ async def test_connecting_may_not_outlast_the_moment_to_send(connected: MakeProc
 
 
 async def test_a_slow_connection_is_given_up_when_it_stands(connected: MakeProcessor, monkeypatch: pytest.MonkeyPatch) -> None:
-    import anyio
-
-    connect = anyio.connect_tcp
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
 
     async def slowly(*arguments: Any, **options: Any) -> Any:
-        stream = await connect(*arguments, **options)
-        await anyio.sleep(0.15)  # longer than the attempt has: this is the slow connection itself
-        return stream
+        connection = await connect(*arguments, **options)
+        await asyncio.sleep(0.15)  # longer than the attempt has: this is the slow connection itself
+        return connection
 
-    monkeypatch.setattr(anyio, "connect_tcp", slowly)
+    monkeypatch.setattr(loop, "create_connection", slowly)
     async with serving(answering("200 OK", "{}")) as server:
         with pytest.raises(SendTooLate):
             await connected(server.url).refund(request_for("pi_1"), send_before=time.monotonic() + 0.1)
