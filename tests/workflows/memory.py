@@ -274,9 +274,10 @@ class MemoryStore:
             return self._refused(row, "settle", Code.MESSAGE_UNBACKED, step.message, enter=step.detail != UNRECORDED)
         if row.status is not Status.PARKED:
             return self.situation(row, refused=Code.NOT_PARKED)
+        not_there = self.situation(row, refused=Code.SETTLEMENT_NOT_FOUND)  # as it stands now: it may be old news when the gate opens
         await _pass(row.plan.gate)
         if outcome == "not_there":
-            return self.situation(row, refused=Code.SETTLEMENT_NOT_FOUND)
+            return not_there
         return self._processor(row, outcome)
 
     # --- rules -----------------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from refunds.ids import workflow_id
-from refunds.messages import QUEUE_CLASSIFY, QUEUE_PAYMENTS, QUEUE_REFUNDS, WORKFLOW_TYPE, Message, Outcome, RefundInput, Situation
+from refunds.messages import QUEUE_CLASSIFY, QUEUE_PAYMENTS, QUEUE_REFUNDS, WORKFLOW_TYPE, Message, Outcome, RefundInput, Situation, Step
 from tests.workflows.memory import MemoryStore, Plan, Row
 from workflows.refund import RefundWorkflow
 
@@ -58,6 +58,10 @@ class Run:
             return self.row.entries(type_)
 
         await eventually(entries, lambda found: found >= count)
+
+    async def settlements(self) -> int:
+        """How many settlements have begun to be checked."""
+        return self.row.calls[Step.SETTLE]
 
     async def pass_time(self, by: timedelta) -> None:
         """Let time pass for the store and for the run."""

@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 
 from refunds.messages import Message, Step
 from tests.workflows.memory import Plan
-from tests.workflows.running import NO_CACHE, Run, Runs, count, message
+from tests.workflows.running import NO_CACHE, Run, Runs, count, eventually, message
 
 HUGE = "x" * 500_000
 FORGED = "dec_01m8kwhm2paw1vv6wkbf2pdd9j"
@@ -240,6 +240,21 @@ async def test_a_flood_of_hints_asks_the_store_at_a_bounded_rate(runs: Runs, hin
     await still_works(run, runs)
 
     assert run.row.calls[Step.DEADLINE] <= 3
+
+
+async def test_an_older_answer_that_arrives_later_is_not_believed(runs: Runs) -> None:
+    run = await runs.start(Plan(answers=["park"]))
+    await run.until("parked")
+    gate = run.row.plan.gate = asyncio.Event()
+    slow = asyncio.create_task(run.ask("settle", message(runs.store.settle(run.row, "not_there"))))
+    await eventually(run.settlements, lambda begun: begun == 1)
+    run.row.plan.gate = None
+    await run.ask("settle", message(runs.store.settle(run.row, "pending")))
+
+    gate.set()
+
+    assert await slow == "SETTLEMENT_NOT_FOUND"
+    assert (await run.view()).status == "pending"
 
 
 async def test_a_message_that_is_never_cached(runs: Runs) -> None:
