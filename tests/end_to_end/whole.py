@@ -169,7 +169,7 @@ class Whole:
         goods = Goods(f"order-{number}", f"customer-{number}", f"pi_{number}", amount, currency)
         await self.control("POST", "/payments", {"id": goods.intent, "amount": amount, "currency": currency.lower(), **payment})
         answer = await self.call("shop", "PUT", f"/v1/orders/{goods.order}", order_of(goods, category=category))
-        assert answer.status_code == 201, answer.text
+        assert answer.status_code == 201, answer.text[:300]
         return goods
 
     async def ask(
@@ -192,7 +192,7 @@ class Whole:
     async def asked_for(self, goods: Goods, amount: int | None = None, **more: Any) -> str:
         """The id of a refund that was accepted with its quote."""
         answer = await self.ask(goods, amount, **more)
-        assert answer.status_code == 201, answer.text
+        assert answer.status_code == 201, answer.text[:300]
         return answer.json()["id"]
 
     async def in_review(self, amount: int = 20_000, *, category: str = "household", **more: Any) -> tuple[Goods, str]:
