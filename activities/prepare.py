@@ -4,7 +4,7 @@ from temporalio import activity
 
 from activities.read_payment import PaymentReader
 from refunds.logs import logger
-from refunds.messages import Situation, Step, StepInput
+from refunds.messages import UNREAD, Situation, Step, StepInput
 from refunds.processor import PaymentState, ProcessorError
 from store.progress import Steps
 
@@ -25,7 +25,7 @@ class Prepare:
     @activity.defn(name=Step.PREPARE)
     async def prepare(self, step: StepInput) -> Situation:
         """Bring a received refund as far as its first quote, or say what is needed first."""
-        return await self._steps.prepare(step.refund, await self._reading(step.refund))
+        return await self._steps.prepare(step.refund, await self._reading(step.refund), unread=step.detail == UNREAD)
 
     async def _reading(self, refund_id: str) -> PaymentState | None:
         """The payment read on the spot, or ``None``: then the store falls back on a stored reading, or asks for one to be taken with patience."""

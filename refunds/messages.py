@@ -20,6 +20,10 @@ UNRECORDED = "unrecorded"
 """The ``detail`` of a step whose message, if it is not backed, is refused without a ledger entry: the run has had too many of them."""
 
 
+UNREAD = "unread"
+"""The ``detail`` of a preparation that goes on although the text could not be read: a person reads it."""
+
+
 class Step:
     """Names of the activities: the workflow calls them by name and never imports them."""
 

@@ -38,8 +38,18 @@ def climb(change: Change) -> None:
     change.notice("expired")
 
 
+def remind_of_holding(change: Change, settings: Settings) -> None:
+    """A held refund is looked at again and again; its owners are told of its age once in a while."""
+    told = max(change["rung_since"] or change["status_since"], change["status_since"])
+    if change.at - told >= timedelta(seconds=settings.parked_escalate_s):
+        change.put(rung_since=change.at)
+        change.note("reminded", status=change.status.value)
+        change.notice("still_held")
+    change.put(wake_at=change.at + timedelta(seconds=settings.held_recheck_s))
+
+
 def remind_of_waiting(change: Change, settings: Settings) -> None:
-    """A parked or held refund has an age: tell its owners again, and again after a while."""
+    """A parked refund has an age: tell its owners again, and again after a while."""
     if change["wake_at"] is not None and change.at >= change["wake_at"]:
         change.put(wake_at=change.at + timedelta(seconds=settings.parked_escalate_s))
         change.note("reminded", status=change.status.value)

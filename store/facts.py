@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ARRAY, Executable, Text, and_, any_, bindparam, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from refunds.classification import Classification, Intent, Proposal, Reading
+from refunds.classification import Classification, Intent, Proposal, Reading, Source
 from refunds.facts import CustomerFacts, Facts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
 from refunds.orders import Order
 from refunds.policy import Policy
@@ -40,6 +40,14 @@ DUPLICATE_WITHIN = timedelta(hours=24)
 
 
 _READING = Query(select(classifications).where(classifications.c.refund_id == bindparam("refund")))
+
+
+UNREAD = StoredReading(
+    Classification(reading=None, failure="not_read", source=Source.PERSON, classifier="none", model="none", version="none", prompt_hash=""),
+    names_an_order=False,
+    order_id=None,
+)
+"""Stands for a text that nobody has read: a person must."""
 
 
 async def reading_of(connection: AsyncConnection, refund_id: str) -> StoredReading | None:

@@ -15,9 +15,9 @@ from refunds.status import BEFORE_OPERATION, Event, Status
 from store import controls, quoting, snapshots
 from store.changes import Change, lock_payment, lock_refund, read_refund
 from store.db import Database
-from store.deadlines import climb, remind_of_waiting
+from store.deadlines import climb, remind_of_holding, remind_of_waiting
 from store.facts import StoredReading, reading_of
-from store.requirements import revision_of
+from store.requirements import Required, revision_of
 from store.situations import situation
 from store.sql import Query, Row
 from store.tables import classifications, decisions, instructions, orders, payments, refunds
@@ -46,18 +46,18 @@ class Steps:
             row = await _TO_READ.first(connection, refund=refund_id)
             return None if row is None else (row["processor_payment"], row["currency"])
 
-    async def prepare(self, refund_id: str, reading: PaymentState | None = None) -> Situation:
+    async def prepare(self, refund_id: str, reading: PaymentState | None = None, *, unread: bool = False) -> Situation:
         """Read and quote a received refund; answer the stored situation of any other.
 
         ``reading`` is the payment, read a moment ago by the same process. ``needs`` of the answer names the step of another role that must run first: the
-        text is not yet classified, or the payment was not read lately.
+        text is not yet classified (with ``unread`` it goes on without, and a person reads it), or the payment was not read lately.
         """
         async with self.database.begin() as connection:
             row = await read_refund(connection, refund_id)
             if row["status"] != Status.RECEIVED:
                 return situation(dict(row))
             stored = await reading_of(connection, refund_id) if row["has_text"] else None
-            if row["has_text"] and stored is None:
+            if row["has_text"] and stored is None and not unread:
                 return situation(dict(row), needs=Step.CLASSIFY)
             payment_id = row["payment_id"] or await self._resolve(connection, row, stored)
             if payment_id is None:
@@ -133,14 +133,15 @@ class Steps:
                 return situation(change.row)
             control = await controls.read(connection)
             if control.stopped or control.mode == "draft":
-                change.put(wake_at=change.at + timedelta(seconds=self.settings.held_recheck_s))
+                remind_of_holding(change, self.settings)
                 return await self._saved(connection, change)
             revision = await revision_of(connection, refund_id, change["revision"])
             if change["code"] == Code.TERMS_EXPIRED or revision["expires_at"] <= change.at:
                 state = await self._fresh(connection, change, change["payment_id"])
                 if state is None:
                     return situation(change.row, needs=Step.READ_PAYMENT)
-                await quoting.quote(connection, self.settings, change, quoting.asked_again(change, revision), state)
+                again = quoting.asked_again(change, revision)
+                await quoting.quote(connection, self.settings, change, again, state, reviewed=Required.of(revision["decision"]).review)
                 return await self._saved(connection, change)
             change.put(wake_at=None, detail=None)
             change.move(Event.APPROVE, revision=change["revision"], terms_hash=change["terms_hash"])

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.classification import Reading, Source
 from refunds.errors import Code, RefundError
-from refunds.facts import Facts, PolicyDecision, Review, Rung
+from refunds.facts import Check, Facts, PolicyDecision, Review, Rung
 from refunds.money import Money, requested
 from refunds.policy import Policy, evaluate
 from refunds.processor import MISSING, PaymentState, PaymentStatus
@@ -25,7 +25,7 @@ from refunds.terms import OperationKind, Terms
 from store import policies
 from store.changes import SYSTEM, Change
 from store.claims import refundable_of
-from store.facts import StoredReading, gather, reading_of
+from store.facts import UNREAD, StoredReading, gather, reading_of
 from store.requirements import APPROVE, CONSENT, advance_to_unmet, enter_review, record_decision
 from store.sql import Query, Row
 from store.tables import customers, orders, payments, processor_binding, revisions
@@ -173,19 +173,34 @@ async def judge(
 
 
 async def quote(
-    connection: AsyncConnection, settings: Settings, change: Change, asked: Asked, state: PaymentState, *, refuse_denied: bool = False
+    connection: AsyncConnection,
+    settings: Settings,
+    change: Change,
+    asked: Asked,
+    state: PaymentState,
+    *,
+    refuse_denied: bool = False,
+    reviewed: Review | None = None,
 ) -> None:
     """Make the next revision of a refund and move it to whatever that needs, or to ``denied`` or ``answered``.
 
     The caller holds the payment's and the refund's lock; the customer's is taken here. With ``refuse_denied`` (a reviewer's revision) terms that the
-    policy denies raise their code and leave the refund as it is, except where a dispute denies any terms. Saves nothing by itself.
+    policy denies raise their code and leave the refund as it is, except where a dispute denies any terms. ``reviewed`` is the review that earlier terms
+    of the same wish had needed: what a person had approved, a person approves again. Saves nothing by itself.
     """
     account_since = await _LOCK_CUSTOMER.value(connection, customer=change["customer_id"])
-    stored = await reading_of(connection, change.id) if change["has_text"] else None
+    stored = (await reading_of(connection, change.id) or UNREAD) if change["has_text"] else None
     judged = await judge(connection, change, asked, state, account_since=account_since, stored=stored)
     denied = judged.decision.outcome == "deny" and judged.decision.code not in (Code.PAYMENT_DISPUTED, Code.ALREADY_RETURNED)
     if refuse_denied and denied:
         raise RefundError(Code(judged.decision.code or Code.POLICY_DENIED), judged.decision.explanation, field="amount")
+    if reviewed is not None and judged.decision.outcome == "proceed" and judged.decision.review is None:
+        check = Check(
+            "reviewed_before", "A person approved the terms that lapsed, so a person approves these.", "approved", "again", "require_review"
+        )
+        tier = 4 if reviewed.role == "manager" or reviewed.people > 1 else 3
+        checks = (*judged.decision.checks, check)
+        judged = replace(judged, decision=replace(judged.decision, review=reviewed, tier=tier, checks=checks))
     await _write(connection, settings, change, asked, state, judged)
 
 

@@ -2,16 +2,22 @@
 outage is retried until it is fixed, and the search attribute ``TemporalReportedProblems`` and the activity's pending failure show it."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from refunds.messages import QUEUE_CLASSIFY, QUEUE_PAYMENTS, Situation, Step, StepInput
+from refunds.messages import QUEUE_CLASSIFY, QUEUE_PAYMENTS, UNREAD, Situation, Step, StepInput
 
 _DATABASE = RetryPolicy(initial_interval=timedelta(milliseconds=200), backoff_coefficient=2, maximum_interval=timedelta(seconds=15))
 _OUTSIDE = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=2, maximum_interval=timedelta(minutes=5))
-# Reading text is tried twice; then the classifier's own failure is recorded by its step, or a person reads it after all.
+# Its own waits come with the error; these apply to a worker that died or froze, and to bugs.
+_PAYMENT = RetryPolicy(initial_interval=timedelta(milliseconds=500), backoff_coefficient=1.5, maximum_interval=timedelta(seconds=30))
+# A failure of the reader is an answer and is stored; what fails here is the step itself. Then a person reads the text.
+_READING = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=2, maximum_attempts=5)
+_READ_WITHIN = timedelta(minutes=10)
 _CALL = timedelta(minutes=3)
 _HEARTBEAT = timedelta(seconds=6)
 
@@ -28,16 +34,24 @@ async def database_step(step: str, given: StepInput) -> Situation:
     )
 
 
-async def classify(refund: str) -> None:
-    """Have the text read. Ends only when a classification, or the failure of one, is stored."""
-    await workflow.execute_activity(
-        Step.CLASSIFY,
-        StepInput(refund),
-        task_queue=QUEUE_CLASSIFY,
-        start_to_close_timeout=_CALL,
-        retry_policy=_OUTSIDE,
-        summary="Read the customer's text",
-    )
+async def classify(refund: str) -> bool:
+    """Have the text read; false when it could not be within the time, and a person must read it."""
+    try:
+        await workflow.execute_activity(
+            Step.CLASSIFY,
+            StepInput(refund),
+            task_queue=QUEUE_CLASSIFY,
+            start_to_close_timeout=_CALL,
+            schedule_to_close_timeout=_READ_WITHIN,
+            retry_policy=_READING,
+            summary="Read the customer's text",
+        )
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
+        workflow.logger.warning("the text was not read; a person reads it")
+        return False
+    return True
 
 
 async def read_payment(refund: str, payment: str) -> None:
@@ -64,7 +78,7 @@ async def payment_step(step: str, given: StepInput, *, summary: str, heartbeat: 
         task_queue=QUEUE_PAYMENTS,
         start_to_close_timeout=_CALL,
         heartbeat_timeout=_HEARTBEAT if heartbeat else None,
-        retry_policy=_OUTSIDE,
+        retry_policy=_PAYMENT,
         cancellation_type=workflow.ActivityCancellationType.ABANDON,
         summary=summary,
     )
@@ -81,7 +95,8 @@ async def with_needs(step: str, given: StepInput) -> Situation:
     while True:
         found = await database_step(step, given)
         if found.needs == Step.CLASSIFY:
-            await classify(given.refund)
+            if not await classify(given.refund):
+                given = replace(given, detail=UNREAD)
         elif found.needs == Step.READ_PAYMENT:
             await read_payment(given.refund, found.payment)
         else:
