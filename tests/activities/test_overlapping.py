@@ -25,7 +25,7 @@ POINTS: list[tuple[str, str, str]] = [
     ("payments", "after", "intent"),
     ("processor", "before", "read_payment"),
     ("processor", "after", "read_payment"),
-    ("payments", "after", "save_snapshot"),
+    ("payments", "before", "open_attempt"),
     ("payments", "after", "open_attempt"),
     ("processor", "after", "refund"),
     ("payments", "before", "receipt"),

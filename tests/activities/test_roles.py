@@ -110,7 +110,7 @@ FORBIDDEN = [
     ("refunds_api", "INSERT INTO revisions SELECT * FROM revisions"),
     ("refunds_worker", "INSERT INTO attempts SELECT * FROM attempts"),
     ("refunds_worker", "SELECT * FROM texts"),
-    ("refunds_worker", "UPDATE payment_snapshots SET body = '{}'"),
+    ("refunds_worker", "UPDATE revisions SET terms = '{}'"),
     ("refunds_worker", "UPDATE controls SET stopped = false"),
     ("refunds_classify", "SELECT * FROM decisions"),
     ("refunds_classify", "UPDATE refunds SET status = 'approved'"),
