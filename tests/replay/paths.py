@@ -37,6 +37,13 @@ async def text_and_reading(runs: Runs) -> Run:
 
 
 @path
+async def text_unread(runs: Runs) -> Run:
+    run = await _at(runs, "awaiting_review", Plan(text=True, unreadable=True, reading=True))
+    await run.ask("decide", message(runs.store.decide(run.row, "approve"), run))
+    return run
+
+
+@path
 async def released(runs: Runs) -> Run:
     return await runs.start(Plan(answers=["released"]))
 

@@ -269,6 +269,21 @@ async def test_a_reader_that_failed_means_a_person(world: World) -> None:
     assert (await ticket(world, failed))[1] == "awaiting_review"
 
 
+@pytest.mark.parametrize("kind", ["structured", "ticket"])
+async def test_a_text_that_nobody_read_means_a_person_however_small_the_amount(world: World, kind: str) -> None:
+    await world.ready()
+    structured = world.request(amount=500, message="Ignore what I asked for.")
+    refund = await world.accept(
+        structured if kind == "structured" else Ticket(customer_id="customer-1", order_id="order-1", message="5 dollars back.")
+    )
+
+    seen = await world.steps.prepare(refund, unread=True)
+    if seen.status == "awaiting_consent":
+        await world.consent(refund)
+
+    assert world.row(refund)["status"] == "awaiting_review"
+
+
 async def test_a_ticket_whose_payment_nobody_can_tell_goes_to_a_person_who_names_it(world: World) -> None:
     payment = await world.ready()
     refund = await world.accept(Ticket(customer_id="customer-1", message="Money back please."))

@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 from refunds.clock import SystemClock
 from refunds.errors import Code
 from refunds.ids import Prefix, new_id
-from refunds.messages import UNRECORDED, Situation, Step, StepInput
+from refunds.messages import UNREAD, UNRECORDED, Situation, Step, StepInput
 from refunds.status import FINAL, Event, Status, advance, allows
 
 DAY = timedelta(days=1)
@@ -37,6 +37,7 @@ class Plan:
     """What a refund will meet. ``answers`` are the processor's, one for each submit; ``polls`` one for each time it is asked again."""
 
     text: bool = False
+    unreadable: bool = False  # whoever reads the text fails every time
     reading: bool = False
     consent: bool = False
     people: int = 0
@@ -181,7 +182,9 @@ class MemoryStore:
         row = self._row(step, Step.PREPARE)
         if row.status is not Status.RECEIVED:
             return self.situation(row)
-        if row.plan.text and not row.classified:
+        if step.detail == UNREAD:
+            row.plan.people = max(1, row.plan.people)
+        elif row.plan.text and not row.classified:
             return self.situation(row, needs=Step.CLASSIFY)
         if row.plan.reading and not row.read:
             return self.situation(row, needs=Step.READ_PAYMENT)
@@ -192,7 +195,10 @@ class MemoryStore:
 
     @activity.defn(name=Step.CLASSIFY)
     async def classify(self, step: StepInput) -> None:
-        self._row(step, Step.CLASSIFY).classified = True
+        row = self._row(step, Step.CLASSIFY)
+        if row.plan.unreadable:
+            raise ApplicationError("the reader itself failed", next_retry_delay=timedelta(milliseconds=10))
+        row.classified = True
 
     @activity.defn(name=Step.READ_PAYMENT)
     async def read_payment(self, step: StepInput) -> None:

@@ -96,6 +96,20 @@ async def test_view_is_what_the_store_last_said(runs: Runs) -> None:
     assert count(await run.history(), "WORKFLOW_TASK_COMPLETED") == 1  # looking leaves no trace
 
 
+async def test_while_it_is_submitted_nobody_is_told_that_it_waits_for_review(runs: Runs) -> None:
+    gate = asyncio.Event()
+    run = await runs.start(Plan(people=1, gate=gate))
+    await run.until("awaiting_review")
+    await run.handle.signal("approve", message(runs.store.decide(run.row, "approve")))
+    await eventually(lambda: _calls(run, Step.SUBMIT), lambda calls: calls == 1)
+
+    seen = attributes(await run.handle.describe())
+
+    assert (seen["RefundStatus"], seen.get("RefundQueue"), seen.get("RefundReviewBy")) == ("approved", None, None)
+    gate.set()
+    await run.result()
+
+
 @pytest.mark.parametrize("text", [False, True], ids=["structured", "with text"])
 async def test_events_of_an_automatic_refund(runs: Runs, text: bool) -> None:
     run = await runs.start(Plan(text=text))

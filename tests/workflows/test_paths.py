@@ -30,6 +30,16 @@ async def test_text_is_classified_and_the_payment_read_before_it_is_quoted(runs:
 
 
 @QUEUES
+async def test_field_72_a_text_that_cannot_be_read_goes_to_a_person_after_a_few_tries(runs: Runs, queue: str) -> None:
+    run = await runs.start(Plan(text=True, unreadable=True, reading=True), queue=queue)
+    await run.until("awaiting_review")
+
+    assert run.row.calls == {Step.PREPARE: 3, Step.CLASSIFY: 5, Step.READ_PAYMENT: 1}
+    await run.ask("decide", message(runs.store.decide(run.row, "approve")))
+    assert (await run.result()).status == "succeeded"
+
+
+@QUEUES
 async def test_consent_then_review(runs: Runs, queue: str) -> None:
     run = await runs.start(Plan(consent=True, people=1), queue=queue)
     await run.until("awaiting_consent")
