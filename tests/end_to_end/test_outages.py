@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, LiteralString
 
 import httpx
 import psutil
@@ -47,7 +47,7 @@ async def refunds_of(whole: Whole, goods: Goods) -> list[str]:
     return [refund["id"] for refund in answer.json()["refunds"]]
 
 
-def stored(whole: Whole, query: str, *values: str) -> list[Any]:
+def stored(whole: Whole, query: LiteralString, *values: str) -> list[Any]:
     """What the database holds, when the API is not there to ask."""
     assert whole.stack.context.postgres is not None
     with whole.stack.context.postgres.connect() as connection:
