@@ -55,12 +55,12 @@ class Plan(argparse.Namespace):
 def _plan(arguments: Sequence[str]) -> Plan:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measures the speed of the embedded stack.")
     parser.add_argument("--quick", action="store_true", help="a short run, to see that it works; its figures are rough")
-    parser.add_argument("--rounds", type=int, default=0, help="interleaved rounds (default 5)")
-    parser.add_argument("--size", type=int, default=0, help="refunds a round (default 150)")
+    parser.add_argument("--rounds", type=int, default=0, help="interleaved rounds (default 7)")
+    parser.add_argument("--size", type=int, default=0, help="refunds a round (default 100)")
     parser.add_argument("--samples", type=int, default=0, help="refunds one at a time (default 40)")
     parser.add_argument("--concurrency", type=int, default=20, help="refunds at once (default 20)")
     plan = parser.parse_args(arguments, namespace=Plan())
-    usual = (3, 30, 10) if plan.quick else (5, 150, 40)
+    usual = (3, 30, 10) if plan.quick else (7, 100, 40)
     plan.rounds, plan.size, plan.samples = (given or its for given, its in zip((plan.rounds, plan.size, plan.samples), usual, strict=True))
     return plan
 

@@ -22,7 +22,7 @@ from activities.processors.stripe import StripeProcessor
 from activities.read_payment import PaymentReader
 from activities.submit import Submit
 from api.app import create_app
-from api.orchestrator import Beginning, Orchestrator
+from api.orchestrator import Beginning, Orchestrator, from_environment
 from refunds import logs
 from refunds.clock import SystemClock
 from refunds.ids import workflow_id
@@ -109,8 +109,9 @@ def _with_dbos(app: FastAPI, settings: Settings) -> FastAPI:
         async with AsyncExitStack() as stack:
             await activities.open(settings, stack)
             await stack.enter_async_context(product_life(app))
-            services = app.state.services
-            app.state.services = replace(services, orchestrator=_Engine(services.orchestrator._client, settings.temporal_ui_url))
+            # The lazy client is only asked for its namespace, for the link in the answer; it connects nowhere.
+            engine = _Engine(await from_environment(), settings.temporal_ui_url)
+            app.state.services = replace(app.state.services, orchestrator=engine)
             DBOS.launch()
             stack.callback(DBOS.destroy, workflow_completion_timeout_sec=5)
             yield
