@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from activities.processors import answers
 from refunds.processor import NotSent, Unknown
 from tests.activities.processors.conftest import MakeProcessor, answering, request_for, serving, soon
 
@@ -28,6 +29,12 @@ WRONG = [
     {"created": "now"},
     {"created": 10**30},
     {"id": None},
+    {"amount": -1},
+    {"amount": True},
+    {"metadata": "refunds_operation"},
+    {"metadata": {"refunds_operation": 1}},
+    {"payment_intent": 7},
+    {"object": "charge"},
 ]
 
 
@@ -78,3 +85,42 @@ async def test_an_error_page_is_not_a_missing_refund(connected: MakeProcessor) -
             await connected(server.url).retrieve("re_1")
         with pytest.raises(NotSent):
             await connected(server.url).read_payment("pi_1")
+
+
+INTENT = {
+    "object": "payment_intent",
+    "id": "pi_1",
+    "status": "succeeded",
+    "currency": "usd",
+    "amount_received": 5_000,
+    "amount_capturable": 0,
+}
+CHARGE = {"object": "charge", "id": "ch_1", "status": "succeeded", "captured": True, "currency": "usd", "amount_captured": 5_000}
+
+
+def test_the_payments_that_are_altered_below_can_be_read() -> None:
+    assert answers.intent(INTENT | {"latest_charge": CHARGE}, "pi_1")["captured"] == 5_000
+    assert answers.charge(CHARGE, "ch_1")["captured"] == 5_000
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"id": "pi_2"},
+        {"amount_received": -1},
+        {"amount_capturable": "0"},
+        {"currency": None},
+        {"status": 1},
+        {"latest_charge": 7},
+        {"object": "charge"},
+    ],
+)
+def test_another_payment_or_an_amount_of_another_kind_is_not_believed(wrong: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        answers.intent(INTENT | {"latest_charge": None} | wrong, "pi_1")
+
+
+@pytest.mark.parametrize("wrong", [{"id": "ch_2"}, {"captured": 1}, {"amount_captured": True}, {"outcome": "normal"}])
+def test_another_charge_is_not_believed(wrong: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        answers.charge(CHARGE | wrong, "ch_1")
