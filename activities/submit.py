@@ -6,7 +6,6 @@ first finds out what became of the attempts before it, and repeats the same byte
 
 import asyncio
 import random
-import time
 from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any
@@ -15,7 +14,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.heartbeat import heartbeating
-from activities.processors.base import Processor, SendTooLate
+from activities.processors.base import Processor, SendTooLate, uptime
 from activities.read_payment import missing
 from refunds.errors import Code
 from refunds.logs import logger
@@ -72,7 +71,7 @@ class Submit:
         ours = next((r for r in state.refunds if r.operation == operation.id), None)
         if ours is not None:  # a refund that this database has forgotten
             return await self._payments.receipt(operation, ours, attempt=None)
-        began = time.monotonic()
+        began = uptime()
         attempt, found = await self._payments.open_attempt(operation, state)
         if attempt is None:
             if found.status == Status.SUBMITTING:

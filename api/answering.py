@@ -40,12 +40,12 @@ async def present_view(call: Call, refund_id: str) -> dict[str, Any]:
         return await refund_view(call, connection, refund_id)
 
 
-async def first_answer(call: Call, accepted: Accepted, row: Row) -> Response:
+async def first_answer(call: Call, accepted: Accepted) -> Response:
     """Start the run of a request that was just stored and answer 201 with its first quote, or 202 when that is not ready in time.
 
     A repeated request is answered 200. Whatever happens to Temporal, the request is stored: a sweep starts what was not started here.
     """
-    view = await _quoted(call, accepted.refund_id, row) if row["status"] == Status.RECEIVED else None
+    view = await _quoted(call, accepted.refund_id, accepted.row) if accepted.row["status"] == Status.RECEIVED else None
     if view is None:
         view = await present_view(call, accepted.refund_id)
     headers = {"Location": f"/v1/refunds/{accepted.refund_id}"}

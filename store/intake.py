@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -16,30 +16,53 @@ from refunds.people import Actor, PrincipalKind
 from refunds.requests import RefundRequest, Ticket
 from refunds.status import Status
 from store import orders
+from store.sql import Query, Row
 from store.tables import customers, ledger, refunds
 from store.texts import Texts
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The refund that a request became; ``replayed`` when it was there already."""
+    """The refund that a request became; ``replayed`` when it was there already. ``row`` is what its run is started with: status, payment, order, amount,
+    currency and ``full``, as far as they are known."""
 
     refund_id: str
     replayed: bool
+    row: Row
+
+
+_BEGINNING = ("status", "payment_id", "order_id", "amount", "currency", "full")
+_REPLAY = Query(
+    select(refunds.c.id, refunds.c.body_hash, *(refunds.c[name] for name in _BEGINNING)).where(
+        refunds.c.integration == bindparam("integration"), refunds.c.idempotency_key == bindparam("key")
+    )
+)
+_GIVEN = (
+    *("id", "version", "status", "created_at", "status_since"),
+    *("integration", "idempotency_key", "body_hash", "requester_id", "requested_by", "agent_id"),
+    *("customer_id", "order_id", "payment_id", "amount", "currency", "full", "reason", "channel"),
+    *("details", "sources", "has_text", "revision", "rung", "reminded"),
+)
+_STORE = Query(
+    insert(refunds)
+    .values({name: bindparam(name) for name in _GIVEN})
+    .on_conflict_do_nothing(index_elements=["integration", "idempotency_key"])
+)
+_ENTER = Query(
+    insert(ledger).values(
+        {name: bindparam(name) for name in ("at", "type", "refund_id", "refund_version", "actor", "on_behalf_of", "data")}
+    )
+)
 
 
 async def find_replay(connection: AsyncConnection, actor: Actor, key: str, body_hash: str) -> Accepted | None:
     """The refund this integration already made with this key. Raises ``IDEMPOTENCY_KEY_REUSED`` when the body differs."""
-    row = (
-        await connection.execute(
-            select(refunds.c.id, refunds.c.body_hash).where(refunds.c.integration == actor.integration, refunds.c.idempotency_key == key)
-        )
-    ).one_or_none()
+    row = await _REPLAY.first(connection, integration=actor.integration, key=key)
     if row is None:
         return None
-    if row.body_hash != body_hash:
-        raise RefundError(Code.IDEMPOTENCY_KEY_REUSED, field="Idempotency-Key", refund=row.id)
-    return Accepted(row.id, replayed=True)
+    if row["body_hash"] != body_hash:
+        raise RefundError(Code.IDEMPOTENCY_KEY_REUSED, field="Idempotency-Key", refund=row["id"])
+    return Accepted(row["id"], replayed=True, row=row)
 
 
 async def accept(
@@ -57,47 +80,40 @@ async def accept(
     now = clock.now()
     refund_id = new_id(Prefix.REFUND)
     is_agent = actor.kind is PrincipalKind.AGENT
-    made = await connection.execute(
-        insert(refunds)
-        .values(
-            id=refund_id,
-            version=1,
-            status=Status.RECEIVED.value,
-            created_at=now,
-            status_since=now,
-            integration=actor.integration,
-            idempotency_key=key,
-            body_hash=body_hash,
-            requester_id=actor.principal_id,
-            requested_by=request.requested_by,
-            agent_id=actor.handle if is_agent else None,
-            channel=request.channel,
-            details=_details(request),
-            sources=_sources(request, Source.AGENT if is_agent else Source.PERSON if request.requested_by else Source.CUSTOMER),
-            revision=0,
-            rung=0,
-            reminded=False,
-            **values,
-        )
-        .on_conflict_do_nothing(index_elements=["integration", "idempotency_key"])
-        .returning(refunds.c.id)
+    row: dict[str, Any] = values | {"status": Status.RECEIVED.value}
+    stored = await _STORE.do(
+        connection,
+        id=refund_id,
+        version=1,
+        created_at=now,
+        status_since=now,
+        integration=actor.integration,
+        idempotency_key=key,
+        body_hash=body_hash,
+        requester_id=actor.principal_id,
+        requested_by=request.requested_by,
+        agent_id=actor.handle if is_agent else None,
+        channel=request.channel,
+        details=_details(request),
+        sources=_sources(request, Source.AGENT if is_agent else Source.PERSON if request.requested_by else Source.CUSTOMER),
+        revision=0,
+        rung=0,
+        reminded=False,
+        **row,
     )
-    if made.scalar_one_or_none() is None:  # the same request, a moment earlier, through another process
+    if not stored:  # the same request, a moment earlier, through another process
         replay = await find_replay(connection, actor, key, body_hash)
         assert replay is not None
         return replay
-    await connection.execute(
-        insert(ledger)
-        .inline()
-        .values(
-            at=now,
-            type="refund_received",
-            refund_id=refund_id,
-            refund_version=1,
-            actor=actor.principal_id,
-            on_behalf_of=values["customer_id"],
-            data={"body_hash": body_hash, "kind": "ticket" if isinstance(request, Ticket) else "refund"},
-        )
+    await _ENTER.do(
+        connection,
+        at=now,
+        type="refund_received",
+        refund_id=refund_id,
+        refund_version=1,
+        actor=actor.principal_id,
+        on_behalf_of=values["customer_id"],
+        data={"body_hash": body_hash, "kind": "ticket" if isinstance(request, Ticket) else "refund"},
     )
     await texts.write(
         connection,
@@ -109,7 +125,7 @@ async def accept(
             "conversation": request.conversation_context,
         },
     )
-    return Accepted(refund_id, replayed=False)
+    return Accepted(refund_id, replayed=False, row=row)
 
 
 async def _columns(connection: AsyncConnection, clock: Clock, request: RefundRequest | Ticket) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -12,8 +12,14 @@ from refunds.ids import Prefix, new_id
 from refunds.money import Money
 from refunds.orders import Order
 from store.changes import enter
-from store.sql import Row
+from store.sql import Query, Row
 from store.tables import customers, order_versions, orders, payments
+
+_WITH_OWNER = select(orders, customers.c.external_ref.label("owner")).join(customers, customers.c.id == orders.c.customer_id)
+_BY_REF = Query(_WITH_OWNER.where(orders.c.external_ref == bindparam("ref")))
+_BY_ID = Query(_WITH_OWNER.where(orders.c.id == bindparam("order")))
+_PAYMENTS_OF = Query(select(payments).where(payments.c.order_id == bindparam("order")).order_by(payments.c.id))
+_PAYMENT = Query(select(payments).where((payments.c.processor_payment == bindparam("ref")) | (payments.c.id == bindparam("ref"))))
 
 
 async def put_order(connection: AsyncConnection, clock: Clock, *, external_ref: str, order: Order, actor: str) -> tuple[Row, bool]:
@@ -123,7 +129,7 @@ async def get_order(connection: AsyncConnection, external_ref: str) -> tuple[Row
 
 async def payments_of(connection: AsyncConnection, order_id: str) -> list[Row]:
     """The payments of an order, oldest first."""
-    return list((await connection.execute(select(payments).where(payments.c.order_id == order_id).order_by(payments.c.id))).mappings())
+    return list(await _PAYMENTS_OF.all(connection, order=order_id))
 
 
 class Target:
@@ -150,11 +156,10 @@ async def find_target(connection: AsyncConnection, *, customer_ref: str, order_r
     Raises ``ORDER_NOT_FOUND`` or ``PAYMENT_NOT_FOUND`` (as :class:`OwnershipMismatch` when it exists but is another customer's), and
     ``AMBIGUOUS_PAYMENT`` with the candidates when the order has several payments and none is named (field report 26).
     """
-    customer_id = await find_customer(connection, customer_ref)
     if payment_ref is not None:
-        return await _target_by_payment(connection, customer_id, order_ref, payment_ref)
-    order = (await connection.execute(select(orders).where(orders.c.external_ref == order_ref))).mappings().one_or_none()
-    if order is None or order["customer_id"] != customer_id:
+        return await _target_by_payment(connection, customer_ref, order_ref, payment_ref)
+    order = await _BY_REF.first(connection, ref=order_ref)
+    if order is None or order["owner"] != customer_ref:
         kind = RefundError if order is None else OwnershipMismatch
         raise kind(Code.ORDER_NOT_FOUND, field="order_id")
     candidates = await payments_of(connection, order["id"])
@@ -172,16 +177,12 @@ async def find_target(connection: AsyncConnection, *, customer_ref: str, order_r
     return Target(order["customer_id"], order, candidates[0])
 
 
-async def _target_by_payment(connection: AsyncConnection, customer_id: str | None, order_ref: str | None, payment_ref: str) -> Target:
-    payment = (
-        (await connection.execute(select(payments).where((payments.c.processor_payment == payment_ref) | (payments.c.id == payment_ref))))
-        .mappings()
-        .one_or_none()
-    )
+async def _target_by_payment(connection: AsyncConnection, customer_ref: str, order_ref: str | None, payment_ref: str) -> Target:
+    payment = await _PAYMENT.first(connection, ref=payment_ref)
     if payment is None:
         raise RefundError(Code.PAYMENT_NOT_FOUND, field="payment_id")
-    order = (await connection.execute(select(orders).where(orders.c.id == payment["order_id"]))).mappings().one()
-    if order["customer_id"] != customer_id:
+    order = await _BY_ID.one(connection, order=payment["order_id"])
+    if order["owner"] != customer_ref:
         raise OwnershipMismatch(Code.PAYMENT_NOT_FOUND, field="payment_id")
     if order_ref is not None and order["external_ref"] != order_ref:
         raise RefundError(Code.PAYMENT_NOT_FOUND, "The named order has no such payment.", field="payment_id")

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -14,7 +14,7 @@ from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, new_id
 from refunds.people import PERSONS_ONLY, Actor, PrincipalKind, Role
 from store.changes import enter
-from store.sql import Row
+from store.sql import Query, Row
 from store.tables import api_keys, principals
 
 
@@ -23,19 +23,16 @@ def key_hash(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()
 
 
+_HOLDER = Query(
+    select(api_keys.c.roles, api_keys.c.integration, api_keys.c.expires_at, principals)
+    .join(principals, principals.c.id == api_keys.c.principal_id)
+    .where(api_keys.c.hash == bindparam("hash"), api_keys.c.revoked_at.is_(None), principals.c.disabled_at.is_(None))
+)
+
+
 async def authenticate(connection: AsyncConnection, key: str, now: datetime) -> Actor:
     """Return whose key it is. Raises ``UNAUTHENTICATED`` for one that is unknown, expired, revoked, or of a disabled principal."""
-    row = (
-        (
-            await connection.execute(
-                select(api_keys.c.roles, api_keys.c.integration, api_keys.c.expires_at, principals)
-                .join(principals, principals.c.id == api_keys.c.principal_id)
-                .where(api_keys.c.hash == key_hash(key), api_keys.c.revoked_at.is_(None), principals.c.disabled_at.is_(None))
-            )
-        )
-        .mappings()
-        .one_or_none()
-    )
+    row = await _HOLDER.first(connection, hash=key_hash(key))
     if row is None or (row["expires_at"] is not None and row["expires_at"] <= now):
         raise RefundError(Code.UNAUTHENTICATED)
     return Actor(

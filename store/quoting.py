@@ -237,7 +237,7 @@ async def _write(
         terms_hash=row["terms_hash"],
         payment_id=asked.payment_id,
         order_id=judged.order["id"],
-        amount=facts.request.amount,
+        amount=facts.request.amount or None,  # not zero when nobody could tell: a person states it
         currency=state.currency,
         full=asked.full,
         reason=asked.reason.value if asked.reason else None,

@@ -15,11 +15,12 @@ from refunds.refundable import Refundable
 from refunds.status import Status
 from store.claims import refundable_of
 from store.snapshots import from_plain
-from store.sql import Row
+from store.sql import Query, Row
 from store.tables import controls, instructions, ledger, refunds
 
-_REFUND = text(
-    """
+_REFUND = Query(
+    text(
+        """
     SELECT r.*, c.external_ref AS customer_ref, o.external_ref AS order_ref, p.processor, p.processor_payment,
            q.handle AS requester_handle, q.name AS requester_name, q.kind AS requester_kind,
            v.terms, v.decision AS policy_decision, v.facts, v.policy_version, v.policy_hash, v.expires_at AS terms_expire_at,
@@ -58,11 +59,8 @@ _REFUND = text(
       LEFT JOIN revisions v ON v.refund_id = r.id AND v.revision = r.revision
      WHERE r.id = :id AND (CAST(:integration AS text) IS NULL OR r.integration = :integration)
     """
+    )
 )
-
-
-_BEGINNING = text('SELECT r.status, r.payment_id, r.order_id, r.amount, r.currency, r."full" FROM refunds r WHERE r.id = :id')
-# Both are written as text, because they are on the way of every request and need no building then.
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ class Seen:
 
 async def refund(connection: AsyncConnection, refund_id: str, *, integration: str | None) -> Seen:
     """Everything about a refund. With ``integration`` only one of that integration is seen. Raises ``REFUND_NOT_FOUND``."""
-    row = (await connection.execute(_REFUND, {"id": refund_id, "integration": integration})).mappings().one_or_none()
+    row = await _REFUND.first(connection, id=refund_id, integration=integration)
     if row is None:
         raise RefundError(Code.REFUND_NOT_FOUND, refund=refund_id)
     figures = None
@@ -95,11 +93,6 @@ async def check_visible(connection: AsyncConnection, refund_id: str, *, integrat
     found = (await connection.execute(query)).scalar_one_or_none()
     if found is None or integration not in (None, found):
         raise RefundError(Code.REFUND_NOT_FOUND, refund=refund_id)
-
-
-async def beginning(connection: AsyncConnection, refund_id: str) -> Row:
-    """What a run is started with: status, and the payment, order and amount as far as they are known."""
-    return (await connection.execute(_BEGINNING, {"id": refund_id})).mappings().one()
 
 
 @dataclass(frozen=True, slots=True)

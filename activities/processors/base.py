@@ -1,9 +1,19 @@
 """The one interface every payment processor is behind. Implementations translate answers into the values of ``refunds.processor`` and every error into
 ``Refused``, ``NotSent`` or ``Unknown``; anything else that leaves them is a bug and is loud."""
 
+import time
 from typing import Protocol
 
 from refunds.processor import FrozenRequest, PaymentState, ProcessorRefund
+
+
+def uptime() -> float:
+    """Seconds that only grow, counted also while the machine sleeps: what ``send_before`` is measured in.
+
+    ``time.monotonic`` stands still while a virtual machine is suspended, and a request must not leave because nobody counted the night.
+    """
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
 class SendTooLate(Exception):
@@ -24,7 +34,7 @@ class Processor(Protocol):
         ...
 
     async def refund(self, request: FrozenRequest, *, send_before: float) -> ProcessorRefund:
-        """Send a frozen refund request, if the first byte can leave before ``send_before`` (``time.monotonic``); else raise :class:`SendTooLate`.
+        """Send a frozen refund request, if the first byte can leave before ``send_before`` (:func:`uptime`); else raise :class:`SendTooLate`.
 
         Raises ``Refused``, ``NotSent`` or ``Unknown``.
         """

@@ -5,7 +5,6 @@ the proxy, and the check at the last moment before a request leaves.
 """
 
 import ssl
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,7 +16,7 @@ import httpcore
 import httpx
 import stripe
 
-from activities.processors.base import SendTooLate
+from activities.processors.base import SendTooLate, uptime
 from activities.processors.sockets import Network
 from refunds.settings import Settings
 
@@ -47,7 +46,7 @@ class AnswerTooLong(Exception):
 
 @contextmanager
 def sending_before(moment: float) -> Iterator[None]:
-    """Inside the block a request's first byte leaves before ``moment`` (``time.monotonic``), or :class:`SendTooLate` is raised and none leaves."""
+    """Inside the block a request's first byte leaves before ``moment`` (:func:`uptime`), or :class:`SendTooLate` is raised and none leaves."""
     token = _send_before.set(moment)
     try:
         yield
@@ -114,7 +113,7 @@ class Transport(stripe.HTTPClient):
 async def _check_send_before(event: str, _info: dict[str, Any]) -> None:
     """httpcore's trace: called when the connection stands and the first byte of the request has not left."""
     deadline = _send_before.get()
-    if deadline is not None and event == _ABOUT_TO_SEND and time.monotonic() >= deadline:
+    if deadline is not None and event == _ABOUT_TO_SEND and uptime() >= deadline:
         raise SendTooLate
 
 

@@ -81,10 +81,9 @@ async def _accept(call: Call, model: type[RefundRequest] | type[Ticket], kind: s
         key = idempotency_key(call.request.headers)
         request = parse(model, raw)
         accepted = await intake.accept(connection, services.database.clock, services.texts, actor=call.actor, key=key, request=request)
-        row = await views.beginning(connection, accepted.refund_id)
     if not accepted.replayed:
         services.metrics.accepted(kind)
-    return await first_answer(call, accepted, row)
+    return await first_answer(call, accepted)
 
 
 @router.get(

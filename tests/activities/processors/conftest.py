@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from activities.processors.base import uptime
 from activities.processors.stripe import StripeProcessor
 from refunds.clock import SystemClock
 from refunds.processor import FrozenRequest
@@ -23,7 +23,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 def soon() -> float:
     """A deadline for sending that is not reached."""
-    return time.monotonic() + 30
+    return uptime() + 30
 
 
 def request_for(intent: str, amount: int = 3_000, key: str = "refunds-refund-test-op_1", **params: Any) -> FrozenRequest:

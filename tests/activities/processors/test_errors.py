@@ -2,14 +2,13 @@
 
 import asyncio
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from activities.processors import error_map
-from activities.processors.base import SendTooLate
+from activities.processors.base import SendTooLate, uptime
 from activities.processors.stripe import StripeProcessor
 from refunds.processor import NotSent, ProcessorError, Refused, Unknown
 from tests.activities.processors.conftest import MakeProcessor, answering, listening, request_for, serving, soon
@@ -216,7 +215,7 @@ async def test_an_answer_that_does_not_come_in_time_is_unknown(connected: MakePr
 async def test_past_its_moment_nothing_is_sent(connected: MakeProcessor) -> None:
     async with serving(answering("200 OK", "{}")) as server:
         with pytest.raises(SendTooLate):
-            await connected(server.url).refund(request_for("pi_1"), send_before=time.monotonic())
+            await connected(server.url).refund(request_for("pi_1"), send_before=uptime())
 
     assert server.received == []
 
@@ -231,7 +230,7 @@ async def test_connecting_may_not_outlast_the_moment_to_send(connected: MakeProc
 
     async with listening(slow, "https") as url:
         with pytest.raises((SendTooLate, NotSent)):
-            await connected(url).refund(request_for("pi_1"), send_before=time.monotonic() + 0.1)
+            await connected(url).refund(request_for("pi_1"), send_before=uptime() + 0.1)
 
     assert [data[:1] for data in sent] == [b"\x16"], "a TLS greeting is not the request"
 
@@ -248,7 +247,7 @@ async def test_a_slow_connection_is_given_up_when_it_stands(connected: MakeProce
     monkeypatch.setattr(loop, "create_connection", slowly)
     async with serving(answering("200 OK", "{}")) as server:
         with pytest.raises(SendTooLate):
-            await connected(server.url).refund(request_for("pi_1"), send_before=time.monotonic() + 0.1)
+            await connected(server.url).refund(request_for("pi_1"), send_before=uptime() + 0.1)
 
     assert server.received == []
 
@@ -258,7 +257,7 @@ async def test_after_a_void_attempt_the_connections_still_work(processor: Stripe
     await processor.account()  # a connection that is kept alive
     for _ in range(3):
         with pytest.raises(SendTooLate):
-            await processor.refund(request_for("pi_1"), send_before=time.monotonic())
+            await processor.refund(request_for("pi_1"), send_before=uptime())
 
     refund = await processor.refund(request_for("pi_1"), send_before=soon())
 

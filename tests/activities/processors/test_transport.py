@@ -6,7 +6,6 @@ import datetime
 import ipaddress
 import json
 import ssl
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from activities.processors import transport
-from activities.processors.base import SendTooLate
+from activities.processors.base import SendTooLate, uptime
 from activities.processors.sockets import Network
 from refunds.processor import NotSent, Unknown
 from tests.activities.processors.conftest import MakeProcessor, Serve, answering, listening, request_for, serving, soon
@@ -308,7 +307,7 @@ async def test_only_a_trusted_certificate_of_the_right_name_is_spoken_to(
                     await processor.refund(request_for("pi_1"), send_before=soon())
         if answered:
             with pytest.raises(SendTooLate):
-                await processor.refund(request_for("pi_1"), send_before=time.monotonic())
+                await processor.refund(request_for("pi_1"), send_before=uptime())
         await processor.close()
 
     assert len(requests) == (2 if answered else 0)
