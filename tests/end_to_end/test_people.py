@@ -2,12 +2,15 @@
 
 import json
 
+import pytest
+
 from tests.end_to_end.whole import Whole, only
 
 
-async def test_who_asked_cannot_approve_with_whatever_roles(whole: Whole) -> None:
+@pytest.mark.parametrize("named", ["sam", "uma"])
+async def test_who_asked_cannot_approve_with_whatever_roles(whole: Whole, named: str) -> None:
     goods = await whole.goods(20_000)
-    refund = await whole.asked_for(goods, who="uma", requested_by="uma")
+    refund = await whole.asked_for(goods, who="uma", requested_by=named)
     await whole.until(refund, "awaiting_review")
 
     only(await whole.decide("uma", refund), 403, "SELF_APPROVAL")
