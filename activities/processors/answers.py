@@ -4,6 +4,7 @@ What is not of the expected shape raises ``KeyError``, ``TypeError`` or ``ValueE
 2026-08-26.dahlia, and what its test mode was recorded to answer (2026-09).
 """
 
+import json
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -123,7 +124,7 @@ def refund(value: object, processor_payment: str | None = None) -> ProcessorRefu
         amount=_amount(found, "amount"),
         currency=text(found, "currency").upper(),
         state=state,
-        raw_state=str(status),
+        raw_state=status if isinstance(status, str) else json.dumps(status),
         operation=_text_or_none(cast(Json, metadata or {}), METADATA_OPERATION),
         failure_reason=_text_or_none(found, "failure_reason"),
         created_at=datetime.fromtimestamp(_whole(found, "created"), UTC),
