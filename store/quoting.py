@@ -166,9 +166,12 @@ async def judge(
     if state.raw_status == MISSING:
         why = "The processor does not know this payment."
         decision = replace(decision, outcome="deny", code=Code.PAYMENT_MISSING.value, explanation=why)
-    elif asked.amount is None and not asked.full and decision.outcome == "deny":
-        # Nobody said how much, so nothing about the amount can be denied yet: a person states it first.
+    elif asked.amount is None and not asked.full and decision.code == Code.AMOUNT_NOT_POSITIVE:
+        # Nobody said how much, so it cannot be denied for that: a person states it first.
         decision = replace(decision, outcome="proceed", code=None)
+    elif decision.outcome == "answer" and not allows(change.status, Event.ANSWER):
+        # It was no mere question when it was first judged, so a person says what it is.
+        decision = replace(decision, outcome="proceed", tier=3, review=ladder_for_people(force.policy))
     return Judged(force, order, order["account"], figures, facts, decision)
 
 
@@ -228,7 +231,6 @@ async def _write(
         "author_id": asked.author,
         "loosened": await _loosened(connection, change, asked, facts),
         "created_at": change.at,
-        "consent_by": None,
         "expires_at": terms.expires_at if terms else None,
     }
     await _REVISE.do(connection, **row)
@@ -272,7 +274,7 @@ async def _move(
         change.put(detail=decision.explanation)
         change.move(Event.DENY, code=Code(decision.code or Code.POLICY_DENIED), revision=change["revision"])
         return
-    if decision.outcome == "answer" and allows(change.status, Event.ANSWER):
+    if decision.outcome == "answer":
         change.put(detail=decision.explanation or decision.policy_text)
         change.move(Event.ANSWER, revision=change["revision"])
         return

@@ -216,7 +216,6 @@ revisions = Table(
     _text("author_id", ForeignKey("principals.id")),
     Column("loosened", Boolean, nullable=False),
     _at("created_at"),
-    _at("consent_by", nullable=True),
     _at("expires_at", nullable=True),
 )
 

@@ -59,9 +59,8 @@ class RefundWorkflow:
         self._adopt(await steps.with_needs(Step.PREPARE, self._given()))
         while self._status not in FINAL:
             if self._status in (Status.APPROVED, Status.SUBMITTING):
-                if (
-                    self._shown
-                ):  # it said that it waits for somebody, and submitting may take long; a run that never waited spares the event
+                # It said that it waits for somebody, and submitting may take long. A run that never waited spares the event.
+                if self._shown:
                     self._show()
                 self._adopt(await steps.payment_step(Step.SUBMIT, self._given(), summary=self._situation.waits_for, heartbeat=True))
             else:

@@ -295,7 +295,6 @@ def upgrade() -> None:
         sa.Column("author_id", sa.Text(), nullable=False),
         sa.Column("loosened", sa.Boolean(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("consent_by", sa.DateTime(timezone=True), nullable=True),
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(["author_id"], ["principals.id"], name=op.f("fk_revisions_author_id")),
         sa.ForeignKeyConstraint(["payment_id"], ["payments.id"], name=op.f("fk_revisions_payment_id")),
