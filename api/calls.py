@@ -64,7 +64,7 @@ class Call:
         if key is None:
             limits.wrong(address)
             raise RefundError(Code.UNAUTHENTICATED)
-        limits.before(key, address)
+        limits.before(key)
         async with self.services.database.begin() as connection:
             try:
                 self._actor = await principals.authenticate(connection, key, self.services.database.clock.now())

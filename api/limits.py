@@ -48,14 +48,18 @@ class Limits:
     def __init__(self, per_minute: int, now: Callable[[], float] = time.monotonic) -> None:
         self._keys = Buckets(per_minute, now)
         self._failures = Buckets(min(per_minute, FAILURES_PER_MINUTE), now)
+        self._unknown = Buckets(per_minute, now)
 
-    def before(self, key: str, address: str) -> None:
-        """Count a call before its key is looked up; a key that was never right here counts against its address once that has failed too often."""
+    def before(self, key: str) -> None:
+        """Count a call before its key is looked up. All keys that were never right here share one bucket: looking them up must not drown the rest.
+
+        An address that sends wrong keys does not keep others behind it from being looked up: an operator must be able to stop everything.
+        """
         name = _name(key)
         if name in self._keys:
             self._keys.take(name)
-        elif self._failures.level(_name(address)) < 1:
-            self._failures.take(_name(address))  # raises
+        else:
+            self._unknown.take(_UNKNOWN)
 
     def right(self, key: str) -> None:
         """Remember that the key was right."""
@@ -65,7 +69,13 @@ class Limits:
 
     def wrong(self, address: str) -> None:
         """Count a missing or wrong key against the address. Raises ``RATE_LIMITED`` when it has failed too often."""
-        self._failures.take(_name(address))
+        try:
+            self._failures.take(_name(address))
+        except RefundError as error:
+            raise RefundError(Code.RATE_LIMITED, "Too many wrong keys from this address.", **error.ids) from None
+
+
+_UNKNOWN = b"unknown"
 
 
 def _name(text: str) -> bytes:

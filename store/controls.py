@@ -48,10 +48,11 @@ async def share_stop_lock(connection: AsyncConnection) -> None:
     await _SHARE_LOCK.do(connection)
 
 
-async def change(connection: AsyncConnection, clock: Clock, *, stopped: bool, mode: str, reason: str, actor: str) -> Control:
-    """Flip the flag under the exclusive lock and nothing else. Committing the transaction is the moment of the stop."""
-    # The stop must win over a busy system, so it waits longer for its lock than anything else may.
-    await connection.execute(text("SET LOCAL lock_timeout = '10s'"))
+async def change(connection: AsyncConnection, clock: Clock, *, stopped: bool, mode: str | None, reason: str, actor: str) -> Control:
+    """Flip the flag under the exclusive lock and nothing else; without ``mode`` it stays. Committing the transaction is the moment of the stop."""
+    # The stop must win over a busy system, so it waits longer for its lock than anybody may hold it: a frozen holder is cut off after 5 s.
+    await connection.execute(text("SET LOCAL lock_timeout = '15s'"))
+    await connection.execute(text("SET LOCAL statement_timeout = '20s'"))
     await connection.execute(select(func.pg_advisory_xact_lock(STOP_LOCK)))
     now = clock.now()
     row = (
@@ -59,14 +60,14 @@ async def change(connection: AsyncConnection, clock: Clock, *, stopped: bool, mo
             await connection.execute(
                 update(controls)
                 .where(controls.c.scope == EVERYTHING)
-                .values(stopped=stopped, mode=mode, reason=reason, changed_by=actor, changed_at=now)
+                .values(stopped=stopped, mode=mode or controls.c.mode, reason=reason, changed_by=actor, changed_at=now)
                 .returning(controls)
             )
         )
         .mappings()
         .one()
     )
-    await enter(connection, "control_changed", now, actor=actor, scope=EVERYTHING, stopped=stopped, mode=mode, reason=reason)
+    await enter(connection, "control_changed", now, actor=actor, scope=EVERYTHING, stopped=stopped, mode=row["mode"], reason=reason)
     return Control(**row)
 
 

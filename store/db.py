@@ -94,7 +94,8 @@ def connect(url: str, clock: Clock, settings: Settings, *, name: str) -> Databas
         for key, value in {
             "lock_timeout": f"{settings.database_lock_timeout_ms}ms",
             "statement_timeout": f"{settings.database_statement_timeout_ms}ms",
-            "idle_in_transaction_session_timeout": "15s",
+            # A frozen process must not keep its locks longer than the stop waits for them.
+            "idle_in_transaction_session_timeout": "5s",
             "timezone": "UTC",
         }.items()
     )

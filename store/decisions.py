@@ -139,12 +139,11 @@ def _check_role(actor: Actor, least: str, rung: str) -> None:
 async def _check_separation(connection: AsyncConnection, change: Change, actor: Actor, recorded: list[Row]) -> None:
     """The requester, the person they named, the author of looser terms and an earlier approver cannot approve (field report 56): at any amount."""
     revision = await revision_of(connection, change.id, change["revision"])
-    named = (change["requested_by"] or "").strip().casefold()
     first = [d["principal_id"] for d in recorded if d["kind"] == REVIEW and d["verdict"] == APPROVE]
     author = revision["author_id"] if revision["loosened"] else None
     if actor.principal_id in (change["requester_id"], author, *first):
         raise RefundError(Code.SELF_APPROVAL)
-    if named and named in (actor.handle.casefold(), actor.name.casefold(), actor.principal_id.casefold()):
+    if change["requested_by"] and actor.is_named(change["requested_by"]):
         raise RefundError(Code.SELF_APPROVAL)
 
 

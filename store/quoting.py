@@ -353,9 +353,10 @@ def _terms(settings: Settings, change: Change, asked: Asked, state: PaymentState
 async def _loosened(connection: AsyncConnection, change: Change, asked: Asked, facts: Facts) -> bool:
     """Whether terms ask for more, or for another payment, than the last terms that somebody else than their author wrote.
 
-    Their author can then not approve them; a second revision by the same person, or the same terms quoted again, does not change that.
+    Their author can then not approve them; a second revision by the same person, or the same terms quoted again, does not change that. Where nobody else
+    wrote any terms, as for a ticket of which nobody could tell the payment, the first ones are looser than none.
     """
-    if asked.by_customer or change["revision"] == 0:
+    if asked.by_customer:
         return False
     others = await _LAST_BY_OTHERS.first(connection, refund=change.id, author=asked.author)
     return others is None or facts.request.amount > others["amount"] or asked.payment_id != others["payment_id"]

@@ -16,7 +16,7 @@ from refunds.status import Status
 from store.claims import refundable_of
 from store.snapshots import from_plain
 from store.sql import Query, Row
-from store.tables import controls, instructions, ledger, refunds
+from store.tables import instructions, ledger, refunds
 
 _REFUND = Query(
     text(
@@ -169,8 +169,3 @@ async def open_by_status(connection: AsyncConnection) -> dict[str, int]:
     """How many refunds are not final, by status."""
     query = select(refunds.c.status, func.count().label("refunds")).where(refunds.c.final_at.is_(None)).group_by(refunds.c.status)
     return {row.status: row.refunds for row in await connection.execute(query)}
-
-
-async def present_mode(connection: AsyncConnection) -> str:
-    """The mode, with its row locked, so that two operators who change different things do not undo each other. Attempts never lock this row."""
-    return (await connection.execute(select(controls.c.mode).where(controls.c.scope == "everything").with_for_update())).scalar_one()

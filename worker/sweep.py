@@ -83,14 +83,18 @@ class Sweep:
         return started
 
     async def _start(self, found: Situation) -> int:
-        """Start a run if none is running. A completed one is not started again: the refund is final then."""
+        """Start a run if none is running.
+
+        Also after one that completed: the store has just said that the refund is not final, and the store is believed. The run of a refund that has become final
+        meanwhile ends at once.
+        """
         try:
             await self._client.start_workflow(
                 WORKFLOW_TYPE,
                 RefundInput(found.refund),
                 id=workflow_id(found.refund),
                 task_queue=QUEUE_REFUNDS,
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 static_summary=f"Refund {found.refund}",
                 rpc_timeout=timedelta(seconds=5),

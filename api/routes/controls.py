@@ -16,7 +16,7 @@ from refunds.logs import logger
 from refunds.messages import Message
 from refunds.orders import CleanText, Strict
 from refunds.people import Role
-from store import controls, outbox, views
+from store import controls, outbox
 from store.db import Database
 from store.sql import Row
 
@@ -56,12 +56,11 @@ async def change(call: TheCall) -> Response:
     database = call.services.database
     async with call.begin(Role.OPERATOR) as connection:
         wanted = parse(ControlChange, raw)
-        mode = wanted.mode or await views.present_mode(connection)
         control = await controls.change(
             connection,
             database.clock,
             stopped=wanted.state == "stopped",
-            mode=mode,
+            mode=wanted.mode,
             reason=wanted.reason,
             actor=call.actor.principal_id,
         )
