@@ -11,6 +11,9 @@ from refunds.errors import Code, RefundError
 FAILURES_PER_MINUTE = 60
 """Wrong keys an address may send in a minute before it is asked to wait."""
 
+UNKNOWN_KEYS = 10
+"""How many times the calls of one key all keys together may make that were never right in this process: each costs one indexed query."""
+
 _REMEMBERED = 10_000
 
 
@@ -48,7 +51,7 @@ class Limits:
     def __init__(self, per_minute: int, now: Callable[[], float] = time.monotonic) -> None:
         self._keys = Buckets(per_minute, now)
         self._failures = Buckets(min(per_minute, FAILURES_PER_MINUTE), now)
-        self._unknown = Buckets(per_minute, now)
+        self._unknown = Buckets(per_minute * UNKNOWN_KEYS, now)
 
     def before(self, key: str) -> None:
         """Count a call before its key is looked up. All keys that were never right here share one bucket: looking them up must not drown the rest.
