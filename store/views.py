@@ -3,7 +3,7 @@
 Rows come back as plain mappings; their shape for the outside is made in ``api/presenting.py``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -83,7 +83,11 @@ async def refund(connection: AsyncConnection, refund_id: str, *, integration: st
         raise RefundError(Code.REFUND_NOT_FOUND, refund=refund_id)
     figures = None
     if row["payment_id"] is not None and row["snapshot"] is not None:
-        figures = await refundable_of(connection, row["payment_id"], from_plain(row["snapshot"]), besides=refund_id)
+        # Without this refund altogether: neither what it claims nor what the processor may already show of it.
+        own = {operation["id"] for operation in row["operations"] or ()}
+        state = from_plain(row["snapshot"])
+        state = replace(state, refunds=tuple(r for r in state.refunds if r.operation not in own))
+        figures = await refundable_of(connection, row["payment_id"], state, besides=refund_id)
     return Seen(row, figures)
 
 

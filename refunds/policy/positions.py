@@ -102,6 +102,8 @@ def read(text: str) -> Placed:
         placed.faults.append(Fault(Mark(1, 1), (), "the policy is empty", "Start from the sample policy."))
         return placed
     placed.value = _plain(node, (), placed)
+    if placed.value is None and not placed.faults:
+        placed.faults.append(Fault(Mark(1, 1), (), "the policy is empty", "Start from the sample policy."))
     return placed
 
 
