@@ -37,7 +37,7 @@ class PaymentReader:
         try:
             await self.read(step.message)
         except ProcessorError as error:
-            raise ApplicationError(str(error), type=type(error).__name__) from error
+            raise ApplicationError(error.reason, type=type(error).__name__) from None
 
 
 def missing(processor_payment: str, currency: str, clock: Clock) -> PaymentState:

@@ -40,4 +40,4 @@ class Settle:
             refund = await self._processor.retrieve(instruction["body"]["processor_refund_id"] or "")
             return await self._settling.settle_refunded(operation, instruction, refund)
         except NotSent as error:
-            raise ApplicationError(str(error), type="NotSent") from error
+            raise ApplicationError(error.reason, type="NotSent") from None

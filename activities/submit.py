@@ -133,7 +133,7 @@ class Submit:
             return await self._payments.park(operation, Code.OUTCOME_UNKNOWN, why)
         longest = min(self._settings.submit_retry_max_s, self._settings.submit_retry_initial_s * 2 ** (tried - 1))
         wait = max(longest * random.uniform(0.5, 1.0), error.retry_after or 0)
-        raise ApplicationError(str(error), type=type(error).__name__, next_retry_delay=timedelta(seconds=wait)) from error
+        raise ApplicationError(error.reason, type=type(error).__name__, next_retry_delay=timedelta(seconds=wait)) from None
 
 
 async def _to_its_end(work: Coroutine[Any, Any, Situation]) -> Situation:

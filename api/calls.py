@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Annotated
 
 from fastapi import Depends, Request
+from starlette.datastructures import Headers
 
 from api.bodies import read_body
 from api.services import Services, services_of
@@ -60,22 +61,28 @@ class Call:
         Raises ``UNAUTHENTICATED``, ``RATE_LIMITED``, ``FORBIDDEN``, and ``STORE_UNAVAILABLE`` (nothing of the block is stored then).
         """
         limits, address = self.services.limits, self.request.client.host if self.request.client else ""
+        _unambiguous(self.request.headers)
         key = _bearer(self.request.headers)
         if key is None:
             limits.wrong(address)
             raise RefundError(Code.UNAUTHENTICATED)
         limits.before(key)
-        async with self.services.database.begin() as connection:
-            try:
-                self._actor = await principals.authenticate(connection, key, self.services.database.clock.now())
-            except RefundError:
-                limits.wrong(address)
-                raise
-            limits.right(key)
-            if not self.actor.has(*roles):
-                names = " or ".join(role.value for role in roles)
-                raise RefundError(Code.FORBIDDEN, f"This call needs a key with the role {names}.", roles=[role.value for role in roles])
-            yield connection
+        with limits.at_once(key):
+            async with self.services.database.begin() as connection:
+                await self._authenticate(connection, key, address, roles)
+                yield connection
+
+    async def _authenticate(self, connection: Connection, key: str, address: str, roles: tuple[Role, ...]) -> None:
+        limits = self.services.limits
+        try:
+            self._actor = await principals.authenticate(connection, key, self.services.database.clock.now())
+        except RefundError:
+            limits.wrong(address)
+            raise
+        limits.right(key)
+        if not self.actor.has(*roles):
+            names = " or ".join(role.value for role in roles)
+            raise RefundError(Code.FORBIDDEN, f"This call needs a key with the role {names}.", roles=[role.value for role in roles])
 
     @asynccontextmanager
     async def auditing(self, what: str, refund_id: str) -> AsyncIterator[None]:
@@ -91,7 +98,7 @@ class Call:
         database = self.services.database
         try:
             async with database.begin() as connection:
-                await decisions.note_refusal(connection, database.clock, refund_id, self.actor, what, error)
+                await decisions.note_refusal(connection, database.clock, refund_id, self.actor, what, error, sees=self.sees)
         except RefundError as missing:
             if missing.code is not Code.REFUND_NOT_FOUND:
                 raise
@@ -109,6 +116,18 @@ class Call:
 
 
 TheCall = Annotated[Call, Depends(Call)]
+
+
+_ONCE = ("authorization", "idempotency-key", "content-type", "content-length", "transfer-encoding")
+
+
+def _unambiguous(headers: Headers) -> None:
+    """Raise ``AMBIGUOUS_HEADER`` for a header that stands twice, or two that contradict each other: a proxy may have believed the other one."""
+    doubled = next((name for name in _ONCE if len(headers.getlist(name)) > 1), None)
+    if doubled is None and "content-length" in headers and "transfer-encoding" in headers:
+        doubled = "content-length"
+    if doubled is not None:
+        raise RefundError(Code.AMBIGUOUS_HEADER, field=doubled)
 
 
 def _bearer(headers: Mapping[str, str]) -> str | None:

@@ -3,13 +3,17 @@
 import hashlib
 import math
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from refunds.errors import Code, RefundError
 
 FAILURES_PER_MINUTE = 60
 """Wrong keys an address may send in a minute before it is asked to wait."""
+
+AT_ONCE = 64
+"""Calls one key may have under way at the same time in one process."""
 
 UNKNOWN_KEYS = 10
 """How many times the calls of one key all keys together may make that were never right in this process: each costs one indexed query."""
@@ -51,6 +55,7 @@ class Limits:
     def __init__(self, per_minute: int, now: Callable[[], float] = time.monotonic) -> None:
         self._keys = Buckets(per_minute, now)
         self._failures = Buckets(min(per_minute, FAILURES_PER_MINUTE), now)
+        self._busy: Counter[bytes] = Counter()
         self._unknown = Buckets(per_minute * UNKNOWN_KEYS, now)
 
     def before(self, key: str) -> None:
@@ -69,6 +74,20 @@ class Limits:
         name = _name(key)
         if name not in self._keys:
             self._keys.take(name)
+
+    @contextmanager
+    def at_once(self, key: str) -> Iterator[None]:
+        """Count a call while it works. Raises ``RATE_LIMITED`` above :data:`AT_ONCE`: one caller's crowd must not keep the stop waiting in line."""
+        name = _name(key)
+        if self._busy[name] >= AT_ONCE:
+            raise RefundError(Code.RATE_LIMITED, f"This key has {AT_ONCE} calls under way.", retry_after=1)
+        self._busy[name] += 1
+        try:
+            yield
+        finally:
+            self._busy[name] -= 1
+            if not self._busy[name]:
+                del self._busy[name]
 
     def wrong(self, address: str) -> None:
         """Count a missing or wrong key against the address. Raises ``RATE_LIMITED`` when it has failed too often."""

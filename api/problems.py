@@ -82,6 +82,8 @@ def problem(error: RefundError, request_id: str) -> Response:
     headers: dict[str, str] = {}
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="refunds"'
+    if error.code is Code.AMBIGUOUS_HEADER:
+        headers["Connection"] = "close"  # what follows on it may be the tail of a body that somebody else measured otherwise
     if status in (429, 503):
         headers["Retry-After"] = str(error.ids.get("retry_after", RETRY_AFTER_S))
     return Response(json.dumps(body, default=str), status, headers, MEDIA_TYPE)

@@ -16,6 +16,7 @@ class Code(StrEnum):
     INVALID_FIELD = "INVALID_FIELD"
     UNKNOWN_FIELD = "UNKNOWN_FIELD"
     BODY_TOO_LARGE = "BODY_TOO_LARGE"
+    AMBIGUOUS_HEADER = "AMBIGUOUS_HEADER"
     RATE_LIMITED = "RATE_LIMITED"
     UNAUTHENTICATED = "UNAUTHENTICATED"
     FORBIDDEN = "FORBIDDEN"
@@ -112,6 +113,7 @@ CATALOGUE: dict[Code, Meaning] = {
     _C.INVALID_FIELD: Meaning(422, "A field has a wrong type or value.", "Correct the named field."),
     _C.UNKNOWN_FIELD: Meaning(422, "The body has a field this call does not take.", "Remove or rename the named field."),
     _C.BODY_TOO_LARGE: Meaning(413, "The body is larger than this call takes.", "Shorten it; long text is cut by the sender, never here."),
+    _C.AMBIGUOUS_HEADER: Meaning(400, "A header stands twice, or two headers contradict each other.", "Send the named header once."),
     _C.RATE_LIMITED: Meaning(429, "Too many calls with this key.", "Wait for Retry-After seconds, then repeat.", retryable=True),
     _C.UNAUTHENTICATED: Meaning(401, "The key is missing, unknown, expired or revoked.", "Send Authorization: Bearer with a current key."),
     _C.FORBIDDEN: Meaning(403, "This key does not hold the role the call needs.", "Use a key with the named role."),
@@ -203,7 +205,7 @@ CATALOGUE: dict[Code, Meaning] = {
     _C.PROCESSOR_REFUSED: Meaning(
         0,
         "The processor definitely refused; no money moved.",
-        "See the processor's words; a new refund needs a new decision.",
+        "See the processor's code; a new refund needs a new decision.",
     ),
     _C.PROCESSOR_FAILED: Meaning(
         0,

@@ -7,8 +7,9 @@ field here at all.
 import logging
 import re
 import sys
+import traceback
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
@@ -43,6 +44,21 @@ def _redacting(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> M
     return {key: redact(value, key) for key, value in event.items()}
 
 
+def _only_places(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Of an exception only its kind and where it came from: what it says may repeat parameters, rows or keys."""
+    given: Any = event.pop("exc_info", None)
+    error: Any = given
+    if isinstance(given, tuple):
+        error = cast(tuple[Any, ...], given)[1]
+    elif given and not isinstance(given, BaseException):
+        error = sys.exc_info()[1]
+    if isinstance(error, BaseException):
+        frames = traceback.extract_tb(error.__traceback__)[-8:]
+        event["exception"] = type(error).__name__
+        event["places"] = [f"{frame.filename}:{frame.lineno}" for frame in frames]
+    return event
+
+
 def configure(settings: Settings, *, program: str) -> None:
     """Send all logs, ours and the libraries', through one redacting pipeline to standard error. Call once at the start of a program."""
     shared: list[Any] = [
@@ -50,7 +66,7 @@ def configure(settings: Settings, *, program: str) -> None:
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
+        _only_places,
         _redacting,
     ]
     render: Any = structlog.processors.JSONRenderer() if settings.log_format == "json" else structlog.dev.ConsoleRenderer(colors=False)

@@ -62,8 +62,18 @@ class Recorded:
     replayed: bool = False
 
 
-async def note_refusal(connection: AsyncConnection, clock: Clock, refund_id: str, actor: Actor, what: str, error: RefundError) -> None:
-    """Enter a refused decision or instruction in the refund's ledger, in a transaction of its own after the refusal."""
+async def note_refusal(
+    connection: AsyncConnection, clock: Clock, refund_id: str, actor: Actor, what: str, error: RefundError, *, sees: str | None
+) -> None:
+    """Enter a refused decision or instruction in the refund's ledger, in a transaction of its own after the refusal.
+
+    ``sees`` is the only integration whose refunds the actor may see, or ``None`` for all. What is tried on a refund out of sight is entered beside it, not
+    in it: strangers neither lock it nor lengthen its record.
+    """
+    row = await read_refund(connection, refund_id)
+    if sees not in (None, row["integration"]):
+        await enter(connection, f"{what}_refused", clock.now(), actor=actor.principal_id, code=error.code.value, out_of_sight=refund_id)
+        return
     change = await lock_refund(connection, refund_id, clock.now)
     change.note(f"{what}_refused", actor=actor.principal_id, code=error.code.value)
     await change.save(connection)

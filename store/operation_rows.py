@@ -28,7 +28,8 @@ class Operation:
     """One operation with what its attempts say.
 
     ``in_flight``: an attempt is open that may still be sent, perhaps by another worker; ``may_answer``: one may still be under way.
-    ``first_sent_at``: the opening of the first attempt that may have been sent.
+    ``first_sent_at``: the opening of the first attempt that may have been sent, by the clock of the worker that opened it; ``first_sent_ago``: how long its
+    ``send_by`` lies back, by the database's clock.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Operation:
     in_flight: bool
     may_answer: bool
     first_sent_at: datetime | None
+    first_sent_ago: timedelta | None
     last_reason: str | None
     terms_expire_at: datetime
     quoted_dispute: str
@@ -74,6 +76,7 @@ def operation_from(row: Any, tried: Sequence[Any]) -> Operation:
         in_flight=any(a["attempt_outcome"] is None and a["sendable"] for a in tried),
         may_answer=any(a["attempt_outcome"] is None and a["answerable"] for a in tried),
         first_sent_at=min((a["opened_at"] for a in maybe_sent), default=None),
+        first_sent_ago=max((a["since_send_by"] for a in maybe_sent), default=None),
         last_reason=tried[-1]["reason"] if tried else None,
         terms_expire_at=row["expires_at"],
         quoted_dispute=row["dispute"],
@@ -94,6 +97,7 @@ _OPERATION = Query(
         (attempts.c.id.is_not(None)).label("attempted"),
         (attempts.c.send_by > _NOW).label("sendable"),
         (attempts.c.send_by + bindparam("longest", type_=Interval) > _NOW).label("answerable"),
+        (_NOW - attempts.c.send_by).label("since_send_by"),
     )
     .join(revisions, (revisions.c.refund_id == operations.c.refund_id) & (revisions.c.revision == operations.c.revision))
     .outerjoin(attempts, attempts.c.operation_id == operations.c.id)

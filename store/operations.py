@@ -129,7 +129,7 @@ class Payments(Receipts):
                 return None, situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="it has moved on meanwhile")
             if current.in_flight:
                 return None, situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="another worker may be sending it")
-            await snapshots.save(connection, operation.payment_id, state)
+            await snapshots.save(connection, operation.payment_id, state, now=change.at)
             refusal = await self._unfit(connection, change, current, state, control)
             if refusal is None:
                 return await self._insert_attempt(connection, change, current), situation(change.row)
@@ -147,7 +147,9 @@ class Payments(Receipts):
         if operation.api_version != self.settings.stripe_api_version:
             return f"it was approved for API version {operation.api_version}"
         window = timedelta(seconds=self.settings.submit_safe_window_s)
-        if operation.first_sent_at is not None and now - operation.first_sent_at >= window:
+        # Over when either clock says so: a worker whose clock was ahead must not make an old attempt look young.
+        ages = [operation.first_sent_ago, now - operation.first_sent_at if operation.first_sent_at else None]
+        if any(age is not None and age >= window for age in ages):
             return f"the safe window of {self.settings.submit_safe_window_s / 3600:g} h is over"
         if operation.attempts >= self.settings.submit_max_attempts:
             return f"{operation.attempts} attempts had no answer ({operation.last_reason})"
@@ -200,7 +202,9 @@ class Payments(Receipts):
         return Attempt(attempt_id, number, within)
 
     def _hold(self, change: Change, code: Code, why: str) -> None:
-        soon = 0.0 if code is Code.TERMS_EXPIRED else self.settings.held_recheck_s
+        # Quoted again at once; but terms that keep being refuted are not quoted in a hot loop.
+        again = 0.0 if change["revision"] <= 3 else min(2.0 ** change["revision"], 300.0)
+        soon = again if code is Code.TERMS_EXPIRED else self.settings.held_recheck_s
         change.put(wake_at=change.at + timedelta(seconds=soon), detail=why)
         change.move(Event.HOLD, code=code)
 
@@ -215,7 +219,7 @@ class Payments(Receipts):
             done = await connection.execute(
                 update(attempts)
                 .where(attempts.c.id == attempt.id, attempts.c.outcome.is_(None))
-                .values(answered_at=change.at, outcome=outcome, reason=error.reason, detail=error.detail[:500])
+                .values(answered_at=change.at, outcome=outcome, reason=error.reason, detail=error.code)
             )
             if done.rowcount:
                 change.note(
@@ -232,7 +236,11 @@ class Payments(Receipts):
             if isinstance(error, Refused) and change.status is Status.SUBMITTING and not now.uncertain:
                 code = _REFUSAL_CODES.get(error.code or "", Code.PROCESSOR_REFUSED)
                 await self._apply(
-                    connection, change, operation, Conclusion(Event.PROCESSOR_FAILED, code, error.detail[:300]), processor_refund=None
+                    connection,
+                    change,
+                    operation,
+                    Conclusion(Event.PROCESSOR_FAILED, code, f"the processor answered {error.code or error.reason}"),
+                    processor_refund=None,
                 )
             return await self._saved(connection, change)
 
@@ -263,7 +271,7 @@ class Payments(Receipts):
     async def save_snapshot(self, payment_id: str, state: PaymentState) -> None:
         """Keep a live reading of a payment."""
         async with self.database.begin() as connection:
-            await snapshots.save(connection, payment_id, state)
+            await snapshots.save(connection, payment_id, state, now=self.database.clock.now())
 
     async def processor_payment_of(self, payment_id: str) -> tuple[str, str]:
         """The processor's id of a payment, and its currency."""

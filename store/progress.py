@@ -79,7 +79,7 @@ class Steps:
         if state is None:
             return situation(change.row | {"payment_id": payment_id}, needs=Step.READ_PAYMENT)
         if reading is not None:
-            await snapshots.save(connection, payment_id, reading)
+            await snapshots.save(connection, payment_id, reading, now=change.at)
         # A ticket learns its payment here, and with it the currency its amount is read in.
         change.put(run_seen_at=change.at, currency=payment["currency"])
         await quoting.quote(connection, self.settings, change, quoting.asked_at_first(change, stored, payment_id), state)
@@ -87,8 +87,8 @@ class Steps:
 
     async def _fresh(self, connection: AsyncConnection, change: Change, payment_id: str) -> PaymentState | None:
         """A reading of the payment that is young enough to quote on."""
-        oldest = change.at - timedelta(seconds=self.settings.payment_snapshot_max_age_s)
-        return await snapshots.latest(connection, payment_id, not_before=oldest)
+        within = timedelta(seconds=self.settings.payment_snapshot_max_age_s)
+        return await snapshots.latest(connection, payment_id, now=change.at, within=within)
 
     async def _saved(self, connection: AsyncConnection, change: Change) -> Situation:
         await change.save(connection, announce=True)

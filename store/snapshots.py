@@ -1,6 +1,6 @@
 """The last live reading of each payment, as the processor's side of the store left it."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import bindparam, select
@@ -60,29 +60,34 @@ def from_plain(body: dict[str, Any]) -> PaymentState:
     )
 
 
+CLOCKS_DIFFER = timedelta(seconds=5)
+"""How far the clocks of two of our machines may be apart before a reading is taken for one from the future."""
+
 _MADE = insert(payment_snapshots)
 _SAVE = Query(
     _MADE.on_conflict_do_update(
         index_elements=["payment_id"],
         set_={"read_at": _MADE.excluded.read_at, "body": _MADE.excluded.body},
-        where=payment_snapshots.c.read_at < _MADE.excluded.read_at,
+        # A stored reading from the future was made by a clock that is wrong; it must not keep true ones out.
+        where=(payment_snapshots.c.read_at < _MADE.excluded.read_at) | (payment_snapshots.c.read_at > bindparam("not_after")),
     )
 )
 _LATEST = Query(
     select(payment_snapshots.c.body).where(
-        payment_snapshots.c.payment_id == bindparam("payment"), payment_snapshots.c.read_at >= bindparam("not_before")
+        payment_snapshots.c.payment_id == bindparam("payment"),
+        payment_snapshots.c.read_at.between(bindparam("not_before"), bindparam("not_after")),
     )
 )
 
 
-async def save(connection: AsyncConnection, payment_id: str, state: PaymentState) -> None:
+async def save(connection: AsyncConnection, payment_id: str, state: PaymentState, *, now: datetime) -> None:
     """Keep a reading unless a newer one is there already."""
-    await _SAVE.do(connection, payment_id=payment_id, read_at=state.read_at, body=to_plain(state))
+    await _SAVE.do(connection, payment_id=payment_id, read_at=state.read_at, body=to_plain(state), not_after=now + CLOCKS_DIFFER)
 
 
-async def latest(connection: AsyncConnection, payment_id: str, *, not_before: datetime) -> PaymentState | None:
-    """The last reading, or ``None`` when there is none from ``not_before`` on."""
-    body = await _LATEST.value(connection, payment=payment_id, not_before=not_before)
+async def latest(connection: AsyncConnection, payment_id: str, *, now: datetime, within: timedelta) -> PaymentState | None:
+    """The last reading that is not older than ``within``, nor from the future; ``None`` when there is none."""
+    body = await _LATEST.value(connection, payment=payment_id, not_before=now - within, not_after=now + CLOCKS_DIFFER)
     return None if body is None else from_plain(body)
 
 

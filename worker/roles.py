@@ -30,6 +30,7 @@ from store.db import Database, connect
 from store.progress import Steps
 from store.settling import Settling
 from store.texts import Texts
+from worker.discretion import Discretion
 from workflows.reading import PaymentReadingWorkflow
 from workflows.refund import RefundWorkflow
 
@@ -132,6 +133,7 @@ def _worker(
         activities=activities,
         # Our own reviewed code, replayed inside the import sandbox by the tests; outside it here, because the sandbox costs tens of milliseconds a run.
         workflow_runner=UnsandboxedWorkflowRunner(),
+        interceptors=[Discretion()],
         # Longer than a call to the processor: a worker that is cut off leaves an answer nobody recorded.
         graceful_shutdown_timeout=grace,
         # One open poll when idle: the server hands a task to an open poll even of a frozen process, and each task lost so costs a time-out.

@@ -63,9 +63,9 @@ async def _reading(call: Call, payment_id: str) -> PaymentState:
 
 async def _latest(call: Call, payment_id: str) -> PaymentState | None:
     database = call.services.database
-    oldest = database.clock.now() - timedelta(seconds=call.services.settings.payment_snapshot_max_age_s)
+    now, within = database.clock.now(), timedelta(seconds=call.services.settings.payment_snapshot_max_age_s)
     async with database.begin() as connection:
-        return await snapshots.latest(connection, payment_id, not_before=oldest)
+        return await snapshots.latest(connection, payment_id, now=now, within=within)
 
 
 async def _preview(call: Call, request: RefundRequest, state: PaymentState) -> Preview:

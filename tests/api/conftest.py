@@ -178,7 +178,7 @@ class Api:
             risk_level="normal",
             read_at=self.clock.now(),
         )
-        await snapshots.save(connection, payment_id, replace(state, **changed))
+        await snapshots.save(connection, payment_id, replace(state, **changed), now=state.read_at)
 
     async def quote(self, refund_id: str) -> None:
         """Play the worker: read the payment and quote."""

@@ -125,7 +125,7 @@ async def test_a_refused_decision_is_entered_in_the_ledger(world: World, reviewe
     with pytest.raises(RefundError) as refusal:
         await world.decide(reviewed, world.ann, terms_hash="0" * 64)
     async with world.api.begin() as connection:
-        await decisions.note_refusal(connection, world.clock, reviewed, world.ann, "decision", refusal.value)
+        await decisions.note_refusal(connection, world.clock, reviewed, world.ann, "decision", refusal.value, sees=None)
 
     last = world.ledger(reviewed)[-1]
     assert (last["type"], last["actor"], last["data"]) == ("decision_refused", world.ann.principal_id, {"code": "TERMS_CHANGED"})
