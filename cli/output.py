@@ -1,24 +1,32 @@
 """What commands print: results on stdout (a table or fields for people, JSON with ``--json``), messages on stderr.
 
-On a terminal tables are drawn and fold; in a pipe they are plain columns: no colour, no folding, nothing shortened. Text that comes from elsewhere is never
-read as markup and never reaches the terminal with control characters in it.
+On a terminal tables are drawn, and one that does not fit becomes a block of lines for each record: an id is never cut or folded. In a pipe they are plain
+columns: no colour, no folding, nothing shortened. Text that comes from elsewhere is never read as markup and never reaches the terminal with control
+characters in it.
 """
 
 import json
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from cli.problems import SeenEnough
 from refunds.clock import SystemClock
+
+GAP = 2
+"""Spaces between columns."""
+FOLDED_AT_LEAST = 24
+"""A column of prose that gets less than this reads badly: then records are shown one below the other."""
 
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -74,30 +82,33 @@ class Output:
             sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, fold: str = "") -> None:
-        """Rows under their columns. On a terminal only the column ``fold`` may fold; ids and amounts stay whole and can be copied."""
+        """Rows under their columns. On a terminal only the column ``fold`` may fold; where that is not enough, each row is a block of its own."""
         texts = [[clean(cell) for cell in row] for row in rows]
-        if self._out.is_terminal:
-            table = Table(box=None, pad_edge=False, header_style="bold")
-            for name in columns:
-                table.add_column(name, no_wrap=name != fold, overflow="fold")
-            for row in texts:
-                table.add_row(*(Text(cell) for cell in row))
+        if not self._out.is_terminal:
+            widths = column_widths(columns, texts)
             with _whole():
-                self._out.print(table)
+                for row in (list(columns), *texts):
+                    sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
             return
-        widths = [max(len(cell) for cell in column) for column in zip(columns, *texts, strict=True)]
+        if not fits(columns, texts, self._out.width, fold=fold):
+            with _whole():
+                self._out.print(records(columns, texts, self._out.width), soft_wrap=True)
+            return
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in columns:
+            table.add_column(name, no_wrap=name != fold, overflow="fold")
+        for row in texts:
+            table.add_row(*(Text(cell) for cell in row))
         with _whole():
-            for row in (list(columns), *texts):
-                sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
+            self._out.print(table)
 
     def fields(self, pairs: Sequence[tuple[str, Any]]) -> None:
-        """Names and values, one a line. Absent values are left out."""
+        """Names and values. Absent values are left out; on a terminal long ones go on below, cut between words only."""
         shown = [(name, clean(value)) for name, value in pairs if value not in (None, "", [], {})]
-        width = max((len(name) for name, _ in shown), default=0)
+        if not shown:
+            return
         with _whole():
-            for name, value in shown:
-                line = Text(name.ljust(width + 2), style="bold") + Text(value, style="not bold")
-                self._out.print(line, soft_wrap=True)
+            self._out.print(_block(shown, self._out.width if self._out.is_terminal else None), soft_wrap=True)
 
     def heading(self, text: str) -> None:
         """A line above what follows."""
@@ -108,6 +119,36 @@ class Output:
         """Text as it is."""
         with _whole():
             sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def column_widths(columns: Sequence[str], texts: Sequence[Sequence[str]]) -> list[int]:
+    """The cells of a terminal that each column needs to be whole."""
+    return [max(cell_len(cell) for cell in column) for column in zip(columns, *texts, strict=True)]
+
+
+def fits(columns: Sequence[str], texts: Sequence[Sequence[str]], width: int, *, fold: str = "") -> bool:
+    """Whether a table has room for every column as a whole, but for ``fold``, which may become narrow within reason."""
+    needed = column_widths(columns, texts)
+    least = [min(wide, FOLDED_AT_LEAST) if name == fold else wide for name, wide in zip(columns, needed, strict=True)]
+    return sum(least) + GAP * (len(least) - 1) <= width
+
+
+def records(columns: Sequence[str], texts: Sequence[Sequence[str]], width: int) -> Text:
+    """Each row as a block of ``name  value`` lines, with an empty line between two; absent values are left out."""
+    blocks = [[(name, cell) for name, cell in zip(columns, row, strict=True) if cell not in ("", "-")] for row in texts]
+    return Text("\n\n").join(_block(block, width, names=max(map(len, columns))) for block in blocks)
+
+
+def _block(pairs: Sequence[tuple[str, str]], width: int | None, *, names: int | None = None) -> Text:
+    """Lines of a bold name and its value; a value that would pass ``width`` goes on under its own first word. Words, so ids too, stay whole."""
+    indent = (max(len(name) for name, _ in pairs) if names is None else names) + GAP
+    lines: list[Text] = []
+    for name, value in pairs:
+        room = max(width - indent, FOLDED_AT_LEAST) if width else len(value) + 1
+        parts = textwrap.wrap(value, room, break_long_words=False, break_on_hyphens=False) or [value]
+        for index, part in enumerate(parts):
+            lines.append(Text(("" if index else name).ljust(indent), style="bold") + Text(part, style="not bold"))
+    return Text("\n").join(lines)
 
 
 def age(since: str | None, now: datetime | None = None) -> str:

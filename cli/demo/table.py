@@ -11,12 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.demo.board import Board, Row
-from cli.output import clean
+from cli.output import clean, fits, records
 from cli.refund_view import amount_of, ended
 from refunds.ids import workflow_id
 
 COLUMNS = ("scene", "refund", "order", "amount", "status", "waits for", "ended", "run")
 REFRESHES_PER_SECOND = 5
+WIDE = 120
+"""Cells from which on the moving table has room for what a refund waits for."""
 _STYLES = {"succeeded": "green", "released": "green", "denied": "", "expired": "", "parked": "red", "held": "red", "failed": "red"}
 
 
@@ -34,24 +36,40 @@ def cells(row: Row, ui: str) -> tuple[str, ...]:
     return tuple(clean(value) for value in values)
 
 
-def compact(rows: Iterable[Row], ui: str, *, footer: str) -> Table:
+def compact(rows: Iterable[Row], ui: str, *, footer: str, width: int) -> Table:
     """One line a refund, so that the whole table fits a screen while it moves: long sentences are cut, ids are not."""
     table = Table(box=None, pad_edge=False, caption=footer, caption_justify="left", header_style="bold", expand=True)
-    for name in ("scene", "refund", "order", "amount", "status", "waits for, or how it ended"):
-        cut = name in ("scene", "waits for, or how it ended")
-        table.add_column(name, no_wrap=True, overflow="ellipsis" if cut else "fold", ratio=None if not cut else 2 if name == "scene" else 3)
+    wide = width >= WIDE
+    names = (
+        ("scene", "refund", "order", "amount", "status", "waits for, or how it ended") if wide else ("scene", "refund", "amount", "status")
+    )
+    for name in names:
+        ratio = {"scene": 2, names[-1] if wide else "scene": 3}.get(name)
+        table.add_column(name, no_wrap=True, overflow="ellipsis" if ratio else "fold", ratio=ratio)
     for row in rows:
         scene, refund, order, amount, status, waits, how, link = cells(row, ui)
-        last = Text(how, style="green" if row.as_expected else "bold red") if row.final else Text(waits)
-        table.add_row(Text(scene), _linked(refund, link), Text(order), Text(amount, justify="right"), _status(status), last)
+        first, sum_ = (Text(scene), _linked(refund, link)), Text(amount, justify="right")
+        if wide:
+            last = Text(how, style="green" if row.as_expected else "bold red") if row.final else Text(waits)
+            table.add_row(*first, Text(order), sum_, _status(status), last)
+        else:
+            table.add_row(*first, sum_, _status(status) if row.as_expected or not row.final else Text(status, style="bold red"))
     return table
 
 
-def complete(rows: Iterable[Row], ui: str) -> Table:
-    """The table when all is over, with every column whole."""
+def complete(rows: Iterable[Row], ui: str, *, width: int) -> Table | Text:
+    """All there is to say when all is over: a table, or where it does not fit a block for each refund. Nothing is cut."""
+    rows = list(rows)
+    texts = [cells(row, ui)[:-1] for row in rows]
+    # A drawn table has three cells of lines and padding a column, and one more; `fits` counts the two between columns already.
+    if not fits(COLUMNS[:-1], texts, width - len(COLUMNS) - 5 - len("open")):
+        blocks = records(COLUMNS[:-1], texts, width)
+        for row in rows:
+            blocks.highlight_words([row.refund], f"link {run_link(ui, row.refund)}")
+        return blocks
     table = Table(header_style="bold", expand=True)
     for name in COLUMNS:
-        table.add_column(name, no_wrap=name in ("refund", "order", "amount", "status"), overflow="fold")
+        table.add_column(name, no_wrap=True)
     for row in rows:
         scene, refund, order, amount, status, waits, how, link = cells(row, ui)
         ending = Text(how, style="" if row.as_expected else "bold red")
@@ -96,7 +114,8 @@ class LiveTable:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._live.stop()
-        self._console.print(complete(self._board.rows(), self._ui))
+        shown = complete(self._board.rows(), self._ui, width=self._console.width)
+        self._console.print(shown, soft_wrap=isinstance(shown, Text))
         self._console.print(Text(f"The run of each refund: {run_link(self._ui, '<refund>')}"), soft_wrap=True)
 
     def refresh(self) -> None:
@@ -104,7 +123,7 @@ class LiveTable:
         rows = self._board.rows()
         done = sum(row.final for row in rows)
         footer = self._board.trouble or f"{done} of {len(rows)} refunds have ended"
-        self._live.update(compact(rows, self._ui, footer=footer), refresh=True)
+        self._live.update(compact(rows, self._ui, footer=footer, width=self._console.width), refresh=True)
 
 
 class ChangeLines:

@@ -137,8 +137,8 @@ def test_the_terminal_gets_one_line_a_refund_and_links(capsys: pytest.CaptureFix
     console = Console(force_terminal=True, width=120, height=50)
     rows = [row(SUCCEEDED | {"final": False, "next_step": "a decision " * 20}), row(SUCCEEDED, End("denied"))]
 
-    console.print(table.compact(rows, "http://ui", footer="0 of 2"))
-    console.print(table.complete(rows, "http://ui"))
+    console.print(table.compact(rows, "http://ui", footer="0 of 2", width=120))
+    console.print(table.complete(rows, "http://ui", width=200))
 
     out = capsys.readouterr().out
     assert out.count("http://ui/namespaces/default/workflows/refund-rf_1") >= 4
