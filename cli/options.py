@@ -23,16 +23,22 @@ def confirm(out: Output, question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise NotConfirmed("Nothing was sent: there is no terminal to confirm on; repeat with --yes.")
-    if not typer.confirm(question, default=False, err=True):
+    try:
+        agreed = typer.confirm(question, default=False, err=True)
+    except typer.Abort:
+        # Ctrl-C or Ctrl-D at the question; the cursor still stands behind it.
+        out.say("")
+        agreed = False
+    if not agreed:
         raise NotConfirmed("Nothing was sent.")
 
 
-def instant(text: str | None) -> str | None:
-    """A time as the API takes it, or ``None`` as it is. Raises :class:`Misused` for one without a zone, which means nothing."""
+def instant(text: str | None, option: str) -> str | None:
+    """A time as the API takes it, or ``None`` as it is. Raises :class:`Misused`, naming ``option``, for what is none, or has no zone and means nothing."""
     if text is None:
         return None
     try:
         parse_rfc3339(text)
     except ValueError as error:
-        raise Misused(f"{error}.") from error
+        raise Misused(f"{option}: {text!r} is no time with a time zone; write one such as 2026-03-01T09:00:00Z.") from error
     return text

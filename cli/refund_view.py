@@ -7,6 +7,9 @@ from cli.output import Output, age
 
 Refund = Mapping[str, Any]
 
+_NOTE = "note:"
+"""What the name of a text begins with that somebody left with a decision or instruction; its id follows."""
+
 
 def amount_of(values: Mapping[str, Any]) -> str:
     """An amount as people write it (the API writes it, so that every client shows the same), or ``-`` while nobody could tell it."""
@@ -86,18 +89,73 @@ def show(out: Output, refund: Refund) -> None:
             ("run", (refund.get("run") or {}).get("url")),
         ]
     )
-    for name, text in (refund.get("texts") or {}).items():
-        if text:
-            out.fields([(f"their {name}", text)])
+    texts = {name: text for name, text in (refund.get("texts") or {}).items() if text}
+    out.fields([(f"their {name.replace('_', ' ')}", text) for name, text in texts.items() if not name.startswith(_NOTE)])
     if refund.get("terms"):
         out.heading("Exact terms")
         show_terms(out, refund)
     _section(out, "Checks", (refund.get("policy") or {}).get("checks"), ("id", "result", "observed", "limit"), fold="limit")
-    decisions = [decision | {"by": _who(decision)} for decision in refund.get("decisions") or ()]
-    _section(out, "Decisions", decisions, ("kind", "verdict", "revision", "by", "role", "recorded_at"), fold="by")
+    _show_said(out, refund, {name.removeprefix(_NOTE): text for name, text in texts.items() if name.startswith(_NOTE)})
+    _show_processor(out, refund)
+
+
+def _show_said(out: Output, refund: Refund, notes: Mapping[str, str]) -> None:
+    """What persons decided and asked for, each with the words they left with it, so that whoever comes second sees what the first one said."""
+    decisions = [decision | {"by": _who(decision), "note": notes.get(decision.get("id", ""))} for decision in refund.get("decisions") or ()]
+    _section(out, "Decisions", decisions, ("kind", "verdict", "revision", "by", "role", "recorded_at", "note"), fold="note")
+    asked = [
+        {
+            "what": _asked(instruction["kind"], instruction.get("body") or {}),
+            "by": f"{instruction['by']['name']} ({instruction['by']['handle']})",
+            "recorded_at": instruction.get("recorded_at"),
+            "came_of_it": _came_of(instruction, refund["status"]),
+            "note": notes.get(instruction["id"]),
+        }
+        for instruction in refund.get("instructions") or ()
+    ]
+    _section(out, "Revisions, withdrawals, settlements", asked, ("what", "by", "recorded_at", "came_of_it", "note"), fold="note")
+
+
+def _asked(kind: str, body: Mapping[str, Any]) -> str:
+    """What somebody asked for, in a few words: ``settle: not refunded``, ``revise: 2500 USD, reason goodwill``."""
+    if kind == "settle":
+        by = f" by {body['processor_refund_id']}" if body.get("processor_refund_id") else ""
+        return f"settle: {str(body.get('outcome')).replace('_', ' ')}{by}"
+    wanted = [f"{body['amount']} {body.get('currency') or ''}".strip()] if body.get("amount") is not None else []
+    wanted += ["in full"] if body.get("full") else []
+    wanted += [f"{name} {body[name]}" for name in ("reason", "payment") if body.get(name)]
+    return f"{kind}: {', '.join(wanted)}" if wanted else kind
+
+
+def _came_of(instruction: Mapping[str, Any], status: str) -> str:
+    if instruction.get("refused"):
+        return f"refused: {instruction['refused']} {instruction.get('detail') or ''}".strip()
+    if instruction.get("applied_at"):
+        return f"applied at {instruction['applied_at']}"
+    body = instruction.get("body") or {}
+    if status == "parked" and body.get("outcome") == "not_refunded" and not body.get("first_person"):
+        return "waits for a second person who says the same"
+    return "not applied by itself"
+
+
+def _show_processor(out: Output, refund: Refund) -> None:
+    """Each operation, and below it every call that was made for it."""
     operations = (refund.get("processor") or {}).get("operations") or ()
-    tried = [operation | {"attempts": len(operation["attempts"])} for operation in operations]
-    _section(out, "At the processor", tried, ("id", "kind", "amount_text", "attempts", "refund_id", "refund_state"), fold="refund_state")
+    _section(out, "At the processor", operations, ("id", "kind", "amount_text", "refund_id", "refund_state", "outcome"), fold="outcome")
+    attempts = [
+        {
+            "operation": operation["id"],
+            "attempt": attempt.get("number"),
+            "outcome": attempt.get("outcome") or "no answer recorded",
+            "reason": attempt.get("reason"),
+            "opened_at": attempt.get("opened_at"),
+            "answered_at": attempt.get("answered_at"),
+        }
+        for operation in operations
+        for attempt in operation["attempts"]
+    ]
+    columns = ("attempt", "outcome", "reason", "opened_at", "answered_at")
+    _section(out, "Attempts", attempts, columns if len(operations) < 2 else ("operation", *columns), fold="reason")
 
 
 def _who(decision: Mapping[str, Any]) -> str:
@@ -106,7 +164,9 @@ def _who(decision: Mapping[str, Any]) -> str:
 
 
 def _section(out: Output, title: str, rows: Any, columns: tuple[str, ...], *, fold: str) -> None:
+    """A titled table; a column in which nothing stands is left out."""
     if rows:
         out.heading(title)
+        columns = tuple(name for name in columns if any(row.get(name) not in (None, "") for row in rows))
         headings = [name.replace("_", " ") for name in columns]
         out.table(headings, [[row.get(name) for name in columns] for row in rows], fold=fold.replace("_", " "))

@@ -51,7 +51,7 @@ def add_key(
     as_json: Json = False,
 ) -> None:
     """Make a key and print it, this once."""
-    body = {"roles": [r.value for r in role], "integration": integration, "expires_at": instant(expires)}
+    body = {"roles": [r.value for r in role], "integration": integration, "expires_at": instant(expires, "--expires")}
     with Api() as api:
         whose = {"principal_id": _principal(api, owner)}
         answer = api.post("/v1/keys", whose | {name: value for name, value in body.items() if value is not None})

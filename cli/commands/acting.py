@@ -55,12 +55,14 @@ def revise(
 ) -> None:
     """Ask for other terms: a new revision that needs its own consent and decision. The amount is shown back before it counts."""
     out = Output(as_json)
+    if amount is None and not full and reason is None and payment is None:
+        raise Misused("A revision changes something: give --amount with --currency, --full, --reason or --payment.")
     money = _typed_amount(amount, currency, locale, full=full)
     with Api() as api:
         found = api.refund(refund)
         _show_terms(out, found)
         changes = _changes(money, locale, full=full, reason=reason, payment=payment)
-        confirm(out, f"Change it to {', '.join(changes)}?" if changes else "Send this revision?", yes=yes)
+        confirm(out, f"Change it to {', '.join(changes)}?", yes=yes)
         body = {
             "terms_hash": found.get("terms_hash"),
             "amount": money.amount if money else None,
@@ -70,7 +72,7 @@ def revise(
             "payment_id": payment,
             "note": note,
         }
-        out.say(f"New terms asked for: {', '.join(changes) or 'none'}.")
+        out.say(f"New terms asked for: {', '.join(changes)}.")
         _answer(out, api.act(refund, "revisions", body))
 
 
@@ -100,11 +102,14 @@ def _changes(money: Money | None, locale: str, *, full: bool, reason: Reason | N
 
 def consent(
     refund: RefundId,
-    agree: Annotated[bool, typer.Option("--agree/--decline", help="What the customer said to the exact terms.")],
+    agree: Annotated[bool, typer.Option("--agree", help="The customer agreed to the exact terms.")] = False,
+    decline: Annotated[bool, typer.Option("--decline", help="The customer does not want them, which ends the refund.")] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Record what the customer said to the exact terms."""
+    """Record what the customer said to the exact terms: --agree or --decline."""
+    if agree == decline:
+        raise Misused("Say --agree or --decline, one of the two: what the customer said is never assumed.")
     out = Output(as_json)
     with Api() as api:
         found = api.refund(refund)

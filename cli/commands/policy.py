@@ -67,7 +67,7 @@ def publish_policy(
     out = Output(as_json)
     text, checked = _read(file)
     confirm(out, f"Publish {checked.name!r} for every new refund?", yes=yes)
-    body = {"source": text, "effective_from": instant(effective), "note": note}
+    body = {"source": text, "effective_from": instant(effective, "--effective"), "note": note}
     with Api() as api:
         answer = api.post("/v1/policy/versions", {name: value for name, value in body.items() if value is not None})
     if as_json:

@@ -29,7 +29,7 @@ def list_refunds(
         "order_id": order,
         "customer_id": customer,
         "agent_id": agent,
-        "created_after": instant(since),
+        "created_after": instant(since, "--since"),
     }
     found, more = [], None
     with Api() as api:

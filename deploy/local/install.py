@@ -19,6 +19,8 @@ ROUTINE = re.compile(
 # Why nothing moves at the moment; anything else that is out of the ordinary matters only when it fails.
 AT_ONCE = ("WARNING: Retrying",)
 LINES_WITHOUT_TERMINAL = 5
+INTERRUPTED = 130
+"""What a shell calls the end of a program by Ctrl-C."""
 
 
 class Progress:
@@ -78,5 +80,14 @@ def install(lock: Path) -> int:
     return pip.returncode
 
 
+def main(lock: Path) -> int:
+    """:func:`install`, or on Ctrl-C one line instead of a traceback: a half-made environment has no stamp, so the next `make` makes it anew."""
+    try:
+        return install(lock)
+    except KeyboardInterrupt:
+        sys.stderr.write("\nInterrupted; the next make starts anew.\n")
+        return INTERRUPTED
+
+
 if __name__ == "__main__":
-    sys.exit(install(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1])))

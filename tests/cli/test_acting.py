@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import typer
 
 from tests.cli.conftest import FakeApi, Ran, Runner, refund
 
@@ -47,6 +48,19 @@ def test_a_no_sends_nothing(waiting: FakeApi, refunds: Runner, person: list[str]
     ran = refunds(*command)
 
     assert (ran.code, waiting.sent("POST")) == (4, []) and "Nothing was sent" in ran.err
+
+
+def test_ctrl_c_at_the_question_sends_nothing(
+    waiting: FakeApi, refunds: Runner, person: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> bool:
+        raise typer.Abort
+
+    monkeypatch.setattr("typer.confirm", interrupted)
+
+    ran = refunds("approve", ID)
+
+    assert (ran.code, waiting.sent("POST")) == (4, []) and ran.err.endswith("\nNothing was sent.\n")
 
 
 @pytest.mark.parametrize("command", [("approve", ID), ("resume", "--reason", "x"), ("keys", "revoke", "key_1")])
@@ -130,7 +144,20 @@ def test_consent_says_which(waiting: FakeApi, refunds: Runner) -> None:
     refunds("consent", ID, "--decline", "--yes")
 
     assert waiting.sent("POST") == [(f"/v1/refunds/{ID}/consent", {"agreed": False, "terms_hash": HASH})]
-    assert refunds("consent", ID).code == 2, "neither is ever assumed"
+
+
+@pytest.mark.parametrize("flags", [(), ("--agree", "--decline"), ("--decline", "--agree")])
+def test_consent_is_one_of_two_words_and_never_assumed(waiting: FakeApi, refunds: Runner, flags: tuple[str, ...]) -> None:
+    ran = refunds("consent", ID, *flags, "--yes")
+
+    assert (ran.code, waiting.calls) == (2, []) and "--agree" in ran.err and "--decline" in ran.err
+
+
+def test_a_revision_of_nothing_says_what_it_needs(waiting: FakeApi, refunds: Runner) -> None:
+    ran = refunds("revise", ID, "--note", "hm", "--yes")
+
+    assert (ran.code, waiting.calls) == (2, [])
+    assert [option for option in ("--amount", "--currency", "--full", "--reason", "--payment") if option not in ran.err] == []
 
 
 def test_settle_refunded_names_the_processors_id(waiting: FakeApi, refunds: Runner) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local import install
 from tests.cli.conftest import FakeApi, Runner, refund
 
 ROOT = Path(__file__).parents[2]
@@ -186,3 +187,12 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     )
 
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_ctrl_c_while_installing_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    def interrupted(lock: Path) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(install, "install", interrupted)
+
+    assert (install.main(tmp_path), capsys.readouterr().err) == (130, "\nInterrupted; the next make starts anew.\n")

@@ -76,6 +76,44 @@ def test_show_names_terms_checks_decisions_and_attempts(api: FakeApi, refunds: R
     assert json.loads(refunds("show", whole["id"], "--json").out) == whole
 
 
+def test_show_tells_the_second_settler_what_the_first_one_said(api: FakeApi, refunds: Runner) -> None:
+    by = {"id": "pr_1", "handle": "sven", "name": "Sven"}
+    said = {"kind": "settle", "by": by, "recorded_at": "2026-03-01T10:00:00Z", "applied_at": None, "refused": None, "detail": None}
+    not_refunded = {"outcome": "not_refunded", "processor_refund_id": None, "first_person": None}
+    refunded = {"outcome": "refunded", "processor_refund_id": "re_7"}
+    attempts = [
+        {
+            "number": 1,
+            "outcome": "unknown",
+            "reason": "no_answer",
+            "opened_at": "2026-03-01T09:00:00Z",
+            "answered_at": "2026-03-01T09:00:20Z",
+        },
+        {"number": 2, "outcome": None, "reason": None, "opened_at": "2026-03-01T09:01:00Z", "answered_at": None},
+    ]
+    whole = refund(
+        status="parked",
+        instructions=[
+            said | {"id": "ins_1", "body": refunded, "refused": "SETTLEMENT_MISMATCH", "detail": "It is of another payment."},
+            said | {"id": "ins_2", "body": not_refunded},
+        ],
+        processor={"operations": [{"id": "op_1", "kind": "refund", "amount_text": "$120.00", "attempts": attempts}]},
+        texts={"message": "It broke.", "note:ins_2": "looked at all refunds of pi_1"},
+    )
+    api.on("GET", f"/v1/refunds/{whole['id']}", (200, whole))
+
+    lines = refunds("show", whole["id"]).out.splitlines()
+
+    (first,) = [line for line in lines if "settle: refunded by re_7" in line]
+    (second,) = [line for line in lines if "settle: not refunded" in line]
+    assert "Sven (sven)" in first and "refused: SETTLEMENT_MISMATCH It is of another payment." in first
+    assert "waits for a second person who says the same" in second and second.endswith("looked at all refunds of pi_1")
+    assert [line for line in lines if "note:" in line or "ins_" in line] == [] and "their message  It broke." in lines
+    (tried,) = [line.split() for line in lines if "no_answer" in line]
+    assert tried == ["1", "unknown", "no_answer", "2026-03-01T09:00:00Z", "2026-03-01T09:00:20Z"]
+    assert any(line.startswith("2") and "no answer recorded" in line for line in lines)
+
+
 def test_text_from_elsewhere_cannot_move_the_cursor_or_pass_for_markup(api: FakeApi, refunds: Runner) -> None:
     hostile = "\x1b[2Jgone\x07 [bold]not bold[/bold]\nnext \u202eesrever"
     api.on("GET", "/v1/refunds", (200, {"refunds": [refund(1, next_step=hostile)], "next_cursor": None}))
@@ -91,7 +129,8 @@ def test_an_id_cannot_reach_another_address(api: FakeApi, refunds: Runner) -> No
     assert api.sent("GET")[0][0] == "/v1/refunds/..%2Fcontrols%3Fx%3D1"
 
 
-def test_a_time_without_a_zone_is_refused_before_anything_is_sent(api: FakeApi, refunds: Runner) -> None:
-    ran = refunds("list", "--since", "2026-03-01T00:00:00")
+@pytest.mark.parametrize("typed", ["2026-03-01T00:00:00", "yesterday", "2026-03-01"])
+def test_what_is_no_time_is_refused_with_the_option_and_an_example(api: FakeApi, refunds: Runner, typed: str) -> None:
+    ran = refunds("list", "--since", typed)
 
-    assert (ran.code, api.calls) == (2, []) and "time zone" in ran.err
+    assert (ran.code, api.calls) == (2, []) and ran.err.startswith("--since: ") and "such as 2026-03-01T09:00:00Z" in ran.err
