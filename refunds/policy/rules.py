@@ -50,6 +50,15 @@ _FUNCTIONS = frozenset(
 _FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
+LONGEST = 2_000
+"""The longest condition, in characters."""
+
+MOST_OPERATORS = 200
+"""Operators, accesses and calls a condition may have."""
+
+_OPERATOR = re.compile(r"[-+*/%!<>?.(\[]|&&|\|\||==|\bin\b")
+
+
 class RuleError(Exception):
     """A condition that could not be judged, or whose answer is not true or false; a person looks."""
 
@@ -57,6 +66,26 @@ class RuleError(Exception):
 @lru_cache(maxsize=1_024)
 def _compiled(condition: str) -> cel.Program:
     return cel.compile(condition)
+
+
+def _too_much(condition: str) -> tuple[str, str] | None:
+    """Why a condition costs more than a rule may, told before it is compiled: the library follows it without limits of its own.
+
+    A step inside a step grows with the square of a list, and an order may have a thousand lines; very long chains exhaust the stack.
+    """
+    if len(condition) > LONGEST:
+        return f"the condition has more than {LONGEST} characters", "Write several rules."
+    bare = _TEXT.sub('""', condition)
+    if len(_OPERATOR.findall(bare)) > MOST_OPERATORS:
+        return f"the condition has more than {MOST_OPERATORS} operators", "Write several rules."
+    for step in _BOUND.finditer(bare):
+        depth, at = 1, bare.index("(", step.start()) + 1
+        while depth and at < len(bare):
+            depth += {"(": 1, ")": -1}.get(bare[at], 0)
+            at += 1
+        if _BOUND.search(bare, step.end(), at):
+            return "a step over a list stands inside another", "Write one all, exists, map or filter after the other, not inside."
+    return None
 
 
 def uses_reading(condition: str) -> bool:
@@ -82,6 +111,8 @@ def plain_facts(facts: Facts) -> dict[str, Any]:
 
 def faults(condition: str) -> list[tuple[str, str]]:
     """What can be told about a condition without facts: pairs of problem and remedy, none when it is in order."""
+    if (too_much := _too_much(condition)) is not None:
+        return [too_much]
     try:
         program = _compiled(condition)
     except ValueError as error:
