@@ -5,6 +5,8 @@ There is deliberately no option for the key: an argument would show in the proce
 
 import json
 import os
+import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +33,20 @@ def connection() -> Connection:
     local = addresses(home()).get("api", "").rstrip("/")
     url = _given_address() or local
     if not url:
-        raise Unreachable(f"No local stack runs in {home()}; {START}. Or set REFUNDS_API_URL to the address of another API.")
+        raise Unreachable(f"No local stack runs in {home()}; {START}. {_demo()}Or set REFUNDS_API_URL to the address of another API.")
     return Connection(url, os.environ.get("REFUNDS_API_KEY", "").strip() or _local_key(url, local))
+
+
+def _demo() -> str:
+    """A demo has a home of its own, in which nobody would think to look."""
+    demo = home() / "demo"
+    return f"A demo runs in {demo}; to use it: export REFUNDS_HOME={shlex.quote(str(demo))}. " if addresses(demo) else ""
+
+
+def exports(**values: str) -> str:
+    """A line for the shell after which ``refunds`` is found in another terminal, and the settings given are set."""
+    found = f"{shlex.quote(str(Path(sys.executable).parent))}:$PATH"
+    return " ".join(["export", f"PATH={found}", *(f"{name}={shlex.quote(value)}" for name, value in values.items())])
 
 
 def _given_address() -> str:

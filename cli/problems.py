@@ -73,6 +73,9 @@ def _line(http_status: int, body: dict[str, Any]) -> str:
     code, field = str(body.get("code") or f"HTTP {http_status}"), body.get("field")
     detail = str(body.get("detail") or body.get("title") or "The API gave no reason.").strip()
     remedy = body.get("remedy") or (CATALOGUE[Code(code)].remedy if code in CATALOGUE else "")
+    if code == Code.UNAUTHENTICATED:
+        # The API speaks of the header that a program sends; here it is a setting.
+        remedy = "Set REFUNDS_API_KEY to a current key."
     head = f"{code} ({field})" if field else code
     others = [str(other.get("field")) for other in body.get("errors") or () if other.get("field") != field]
     also = f" Also wrong: {', '.join(dict.fromkeys(others))}." if others else ""
@@ -80,5 +83,5 @@ def _line(http_status: int, body: dict[str, Any]) -> str:
 
 
 def _sentence(text: str) -> str:
-    text = " ".join(text.split())
+    text = " ".join(text.split()).replace("Value error, ", "")
     return text if not text or text[-1] in ".!?" else text + "."

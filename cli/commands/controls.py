@@ -1,5 +1,6 @@
 """Stop and resume."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -40,10 +41,28 @@ def _show_controls(out: Output, answer: Any) -> None:
         out.json(answer)
         return
     for control in answer.get("controls", [answer]):
-        out.fields([(name, control.get(name)) for name in ("scope", "state", "mode", "reason", "changed_by", "changed_at")])
+        out.fields(
+            [
+                ("scope", control.get("scope")),
+                ("state", control.get("state")),
+                ("sends money", _sends_money(control)),
+                ("reason", control.get("reason")),
+                # The API names whoever changed it by id; `refunds people list` has their handle.
+                ("changed by id", control.get("changed_by")),
+                ("changed at", control.get("changed_at")),
+            ]
+        )
     if under_way := answer.get("calls_in_flight"):
         out.heading("Calls that had already started")
         columns = ("refund", "attempt", "opened_at", "confirmed", "may_still_send")
         out.table([name.replace("_", " ") for name in columns], [[call.get(name) for name in columns] for call in under_way])
-    if answer.get("resumed"):
-        out.say(f"{answer['resumed']} held refunds go on.")
+    elif under_way is not None and answer.get("state") == "stopped":
+        out.say("No call was under way.")
+    if resumed := answer.get("resumed"):
+        out.say("1 held refund goes on." if resumed == 1 else f"{resumed} held refunds go on.")
+
+
+def _sends_money(control: Mapping[str, Any]) -> str:
+    """The mode and the stop in one word: ``draft`` prepares refunds and sends none."""
+    why = [name for name, holds in (("stopped", control.get("state") == "stopped"), ("draft", control.get("mode") == "draft")) if holds]
+    return f"no ({', '.join(why)})" if why else "yes"

@@ -20,10 +20,10 @@ def up(parts: Annotated[list[str] | None, typer.Argument(metavar="[PART]...", he
     What DATABASE_URL, TEMPORAL_ADDRESS or STRIPE_API_KEY name is used instead of started. Data is kept under .local (or REFUNDS_HOME).
     """
     # Importing it brings Temporal's SDK along, which no other command needs.
-    from deploy.local import stack
+    from cli import up as running
 
     try:
-        raise typer.Exit(stack.run(parts=parts or None))
+        raise typer.Exit(running.run(parts or None))
     except ValueError as error:
         raise Misused(str(error)) from error
 

@@ -1,6 +1,7 @@
 """``refunds demo``: start the local stack afresh, play the scenes, hold every end against what was expected, then keep serving or stop."""
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -11,21 +12,18 @@ import httpx
 from rich.console import Console
 
 from cli.client import Api
-from cli.connection import Connection, home
+from cli.connection import Connection, exports, home
 from cli.demo.board import Board, NeverHappened
 from cli.demo.scenes import SCENES, Scene, Stage
 from cli.demo.setup import Cast, Sandbox, hire, load, publish_policy
 from cli.demo.table import REFRESHES_PER_SECOND, display
 from cli.output import Output
 from cli.problems import Exit, Problem
+from cli.up import CANNOT_RUN
 from deploy.local import environment, leftovers
-from deploy.local.accounts import NoAccountError
 from deploy.local.parts import PARTS
-from deploy.local.ports import NoPortError
-from deploy.local.postgres import PostgresError
 from deploy.local.progress import ConsoleReporter
-from deploy.local.stack import LocalStack, PartFailedError
-from deploy.local.temporal import TemporalMissingError
+from deploy.local.stack import LocalStack
 
 SETTINGS = {
     # Deadlines of the policy are seconds here, so what is tried again and looked after by itself is in seconds as well.
@@ -35,7 +33,6 @@ SETTINGS = {
     "SWEEP_EVERY_S": "1",
     "SWEEP_GRACE_S": "3",
 }
-CANNOT_RUN = (PartFailedError, NoAccountError, NoPortError, PostgresError, TemporalMissingError)
 COUNTED = ("succeeded", "pending")
 """Statuses of the processor's refunds that return money."""
 
@@ -179,9 +176,7 @@ def _addresses(stack: LocalStack, out: Output) -> None:
             ("sandbox", at["sandbox"]),
             ("administrator's key", stack.home / "admin-key"),
             ("other people's keys", f"{stack.home / 'keys'}/<rita, ravi, mona, sven, sara, shop>"),
-            (
-                "in another terminal",
-                f"export REFUNDS_API_URL={at['api']} REFUNDS_API_KEY=$(cat {stack.home / 'keys' / 'rita'}); refunds list",
-            ),
         ]
     )
+    key = shlex.quote(str(stack.home / "keys" / "rita"))
+    out.text(f"\nIn another terminal:\n\n{exports(REFUNDS_API_URL=at['api'])} REFUNDS_API_KEY=$(cat {key})\nrefunds list")

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import FakeApi, Runner
 
 STOPPED = {"scope": "everything", "state": "stopped", "mode": "live", "reason": "fire", "changed_by": "pr_1", "changed_at": "t"}
@@ -17,6 +19,29 @@ def test_stop_never_asks_and_lists_what_had_started(api: FakeApi, refunds: Runne
     assert ran.code == 0 and "rf_1" in ran.out and "att_1" in ran.out
 
 
+def test_a_stop_that_met_nothing_says_so(api: FakeApi, refunds: Runner) -> None:
+    api.on("PUT", "/v1/controls", (200, STOPPED | {"calls_in_flight": [], "resumed": 0}))
+
+    assert refunds("stop", "--reason", "fire").err == "No call was under way.\n"
+
+
+@pytest.mark.parametrize(
+    ("state", "mode", "sends"),
+    [
+        ("running", "live", "yes"),
+        ("running", "draft", "no (draft)"),
+        ("stopped", "live", "no (stopped)"),
+        ("stopped", "draft", "no (stopped, draft)"),
+    ],
+)
+def test_controls_say_whether_money_is_sent(api: FakeApi, refunds: Runner, state: str, mode: str, sends: str) -> None:
+    api.on("GET", "/v1/controls", (200, {"controls": [STOPPED | {"state": state, "mode": mode}]}))
+
+    ran = refunds("controls")
+
+    assert f"sends money    {sends}" in ran.out.splitlines() and "changed by id  pr_1" in ran.out.splitlines() and ran.err == ""
+
+
 def test_a_stop_without_a_reason_is_not_sent(api: FakeApi, refunds: Runner) -> None:
     assert (refunds("stop").code, api.calls) == (2, [])
 
@@ -25,8 +50,14 @@ def test_resume_asks_for_yes(api: FakeApi, refunds: Runner) -> None:
     api.on("PUT", "/v1/controls", (200, STOPPED | {"state": "running", "resumed": 2}))
 
     ran = refunds("resume", "--reason", "out", "--yes")
-    assert ran.code == 0 and "2 held refunds go on" in ran.err
+    assert ran.code == 0 and ran.err == "2 held refunds go on.\n"
     assert api.sent("PUT") == [("/v1/controls", {"scope": "everything", "state": "running", "reason": "out"})]
+
+
+def test_one_held_refund_is_one(api: FakeApi, refunds: Runner) -> None:
+    api.on("PUT", "/v1/controls", (200, STOPPED | {"state": "running", "calls_in_flight": [], "resumed": 1}))
+
+    assert refunds("resume", "--reason", "out", "--yes").err == "1 held refund goes on.\n"
 
 
 def test_orders_are_sent_one_by_one_under_their_own_id(api: FakeApi, refunds: Runner, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.connection import exports
 from deploy.local import install
 from tests.cli.conftest import FakeApi, Runner, refund
 
@@ -30,9 +31,15 @@ def test_further_fields_that_are_wrong_are_named(api: FakeApi, refunds: Runner) 
 
 
 def test_a_refusal_without_a_remedy_gets_the_catalogues(api: FakeApi, refunds: Runner) -> None:
+    api.on("GET", "/v1/controls", (403, {"code": "FORBIDDEN", "detail": "It is not an operator's."}))
+
+    assert refunds("controls").err == "FORBIDDEN: It is not an operator's. Use a key with the named role.\n"
+
+
+def test_a_key_that_is_not_known_is_a_setting_to_change(api: FakeApi, refunds: Runner) -> None:
     api.on("GET", "/v1/controls", (401, {"code": "UNAUTHENTICATED", "detail": "The key is unknown."}))
 
-    assert refunds("controls").err == "UNAUTHENTICATED: The key is unknown. Send Authorization: Bearer with a current key.\n"
+    assert refunds("controls").err == "UNAUTHENTICATED: The key is unknown. Set REFUNDS_API_KEY to a current key.\n"
 
 
 def test_an_unknown_code_is_shown_as_it_is(api: FakeApi, refunds: Runner) -> None:
@@ -58,6 +65,25 @@ def test_no_stack_and_no_address_says_what_to_start(refunds: Runner, monkeypatch
     ran = refunds("list")
 
     assert ran.code == 3 and "refunds up" in ran.err and "REFUNDS_API_URL" in ran.err
+
+
+def test_a_demo_that_runs_is_named(refunds: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("REFUNDS_API_URL", raising=False)
+    monkeypatch.setenv("REFUNDS_HOME", str(tmp_path))
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "stack.json").write_text('{"addresses": {"api": "http://127.0.0.1:1"}}')
+
+    ran = refunds("list")
+
+    assert ran.code == 3 and f"export REFUNDS_HOME={tmp_path / 'demo'}" in ran.err
+
+
+def test_the_line_for_another_terminal_finds_the_command() -> None:
+    line = exports(API="http://127.0.0.1:1", SANDBOX="a b")
+
+    ran = subprocess.run(["sh", "-c", f'{line}; command -v python; echo "$API $SANDBOX"'], capture_output=True, text=True, check=True)
+
+    assert ran.stdout.splitlines() == [str(Path(sys.executable).parent / "python"), "http://127.0.0.1:1 a b"]
 
 
 def test_address_and_key_are_found_in_the_stacks_files(
