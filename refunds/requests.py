@@ -69,8 +69,8 @@ class _Asked(Strict):
         return self
 
     def body_hash(self) -> str:
-        """The identity of the body, for the repeated use of an idempotency key."""
-        return canonical_hash(self.model_dump(mode="json"))
+        """The identity of the body, for the repeated use of an idempotency key. What is left out counts as its default, now and in later versions."""
+        return canonical_hash(self.model_dump(mode="json", exclude_defaults=True))
 
 
 class RefundRequest(_Asked):

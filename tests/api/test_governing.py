@@ -88,6 +88,15 @@ async def test_a_stop_waits_for_calls_under_way_and_says_that_they_ended(api: Ap
     assert (call["attempt"], call["refund"], call["confirmed"], call["may_still_send"]) == ("att_1", refund_id, True, False)
 
 
+async def test_operators_who_change_different_things_at_once_never_block_each_other(api: Api) -> None:
+    # With and without a mode the same lock comes first: two orders of locks would make one of the two, perhaps the stop, fail.
+    changes = [STOP, RESUME | {"mode": "draft"}, RESUME, STOP | {"mode": "live"}] * 5
+
+    answers = await asyncio.gather(*(api.call("PUT", "/v1/controls", api.administrator, change) for change in changes))
+
+    assert [answer.status_code for answer in answers] == [200] * 20
+
+
 async def test_a_stop_lists_what_it_could_not_confirm_once_it_can_no_longer_be_sent(api: Api) -> None:
     await open_attempt(api, send_within_s=0.5)
     began = time.monotonic()

@@ -324,3 +324,15 @@ async def test_racing_requests_of_one_customer_share_the_day_s_limit(world: Worl
     seen = await asyncio.gather(*(world.steps.prepare(refund) for refund in ids))
 
     assert Counter(s.status for s in seen) == {"approved": 1, "awaiting_review": 7}
+
+
+async def test_a_reading_from_the_future_is_not_believed_and_keeps_no_true_one_out(world: World) -> None:
+    # A machine whose clock is days ahead has read the payment once.
+    payment = await world.ready()
+    await world.read(payment, read_at=world.clock.now() + timedelta(days=2), captured=1)
+    refund = await world.accept()
+    assert (await world.steps.prepare(refund)).needs == Step.READ_PAYMENT
+
+    await world.read(payment)
+
+    assert (await world.steps.prepare(refund)).status == "approved"

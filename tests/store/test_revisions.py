@@ -8,6 +8,7 @@ from refunds.errors import Code, RefundError
 from refunds.messages import Step
 from refunds.people import PrincipalKind, Role
 from refunds.processor import DisputeState
+from refunds.requests import Ticket
 from store import orders
 from tests.store.world import World
 
@@ -219,3 +220,17 @@ async def test_fraud_is_told_to_the_processor_only_by_that_role(world: World, re
 
     assert await told(world.ann) == "requested_by_customer"
     assert await told(fran) == "fraudulent"
+
+
+async def test_the_first_terms_of_a_ticket_are_not_approved_by_the_reviewer_who_wrote_them(world: World) -> None:
+    # Nobody could tell the payment, so there are no terms before: whatever a reviewer writes first is more than nothing.
+    payment = await world.ready(captured=100_000)
+    refund = await world.accept(Ticket(customer_id="customer-1", message="hello, my thing broke, I would like my money back please"))
+    assert (await world.steps.prepare(refund, unread=True)).status == "awaiting_review"
+    assert world.row(refund)["revision"] == 0
+
+    await world.revise(refund, world.ann, payment_id=payment, amount=30_000)
+    await answered(world, refund)
+
+    assert await world.refused(refund, world.ann) is Code.SELF_APPROVAL
+    assert (await world.decide(refund, world.bob)).row["status"] == "approved"

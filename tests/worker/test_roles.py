@@ -7,7 +7,7 @@ import psutil
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from refunds.messages import Message
+from refunds.messages import Message, Situation
 from refunds.people import Role
 from store import decisions
 from tests.activities.shop import API_KEY, TEXT_KEY
@@ -101,6 +101,23 @@ async def test_a_terminated_run_is_started_again_and_resumes(site: Site) -> None
     await shop.decide(refund_id, "rita")
     assert await site.reaches(refund_id, "succeeded", "parked") == "succeeded"
     assert await shop.asked_and_made(intent) == (1, 1)
+
+
+async def test_a_run_that_completed_before_its_refund_is_started_again(site: Site) -> None:
+    # Whoever may use Temporal can end an activity by hand, and a run believes its steps; the store is believed more.
+    shop = site.shop
+    intent = await shop.paid()
+    await shop.fault("refund.create", {"kind": "rate_limit"}, times=4, intent=intent)
+    refund_id = await shop.received(intent)
+    handle = await site.run(refund_id)
+    await site.reaches(refund_id, "submitting")
+    described = await handle.describe()
+    [pending] = described.raw_description.pending_activities
+    forged = site.client.get_async_activity_handle(workflow_id=handle.id, run_id=described.run_id, activity_id=pending.activity_id)
+    await forged.complete(Situation(refund=refund_id, status="succeeded", version=99_999))
+
+    assert await site.reaches(refund_id, "succeeded", "parked") == "succeeded"
+    assert await shop.asked_and_made(intent) == (5, 1)
 
 
 async def test_a_reset_run_sends_nothing_again(site: Site) -> None:
