@@ -94,9 +94,15 @@ def show(out: Output, refund: Refund) -> None:
     if refund.get("terms"):
         out.heading("Exact terms")
         show_terms(out, refund)
-    _section(out, "Checks", (refund.get("policy") or {}).get("checks"), ("id", "result", "observed", "limit"), fold="limit")
+    checks = [check | {"seen": _seen(check)} for check in (refund.get("policy") or {}).get("checks") or ()]
+    _section(out, "Checks", checks, ("id", "result", "seen"), fold="seen")
     _show_said(out, refund, {name.removeprefix(_NOTE): text for name, text in texts.items() if name.startswith(_NOTE)})
     _show_processor(out, refund)
+
+
+def _seen(check: Mapping[str, Any]) -> str:
+    """What a check saw beside its limit, in one cell: two columns of sentences fit no terminal."""
+    return f"{check.get('observed') or '-'}; limit: {check.get('limit') or '-'}"
 
 
 def _show_said(out: Output, refund: Refund, notes: Mapping[str, str]) -> None:
