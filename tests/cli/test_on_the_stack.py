@@ -238,3 +238,14 @@ def test_a_revoked_key_is_out(desk: Desk) -> None:
     after = desk.run("list", by="guest")
 
     assert before.code == 0 and after.code == 1 and after.err.startswith("UNAUTHENTICATED: ")
+
+
+def test_up_beside_a_stack_that_runs_shows_how_to_use_it_and_starts_nothing(desk: Desk) -> None:
+    before = (desk.stack.home / "stack.json").read_text()
+
+    ran = desk.run("up")
+
+    (ready,) = [line for line in ran.out.splitlines() if line.startswith("export PATH=")]
+    at = desk.stack.addresses
+    assert ran.code == 0 and f"API={at['api']} SANDBOX={at['sandbox']} REFUNDS_HOME={desk.stack.home}" in ready
+    assert (desk.stack.home / "stack.json").read_text() == before

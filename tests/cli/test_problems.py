@@ -36,6 +36,20 @@ def test_a_refusal_without_a_remedy_gets_the_catalogues(api: FakeApi, refunds: R
     assert refunds("controls").err == "FORBIDDEN: It is not an operator's. Use a key with the named role.\n"
 
 
+def test_what_a_library_says_first_is_not_repeated(api: FakeApi, refunds: Runner) -> None:
+    api.on("GET", "/v1/controls", (422, {"code": "INVALID_FIELD", "field": "at", "detail": "Value error, it is no time", "remedy": "x"}))
+
+    assert refunds("controls").err == "INVALID_FIELD (at): it is no time. x.\n"
+
+
+def test_a_part_that_does_not_exist_is_named_with_those_that_do(refunds: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("REFUNDS_HOME", str(tmp_path / "none"))
+
+    ran = refunds("up", "nosuch")
+
+    assert ran.code == 2 and "nosuch" in ran.err and "postgres" in ran.err and not (tmp_path / "none").exists()
+
+
 def test_a_key_that_is_not_known_is_a_setting_to_change(api: FakeApi, refunds: Runner) -> None:
     api.on("GET", "/v1/controls", (401, {"code": "UNAUTHENTICATED", "detail": "The key is unknown."}))
 
