@@ -10,8 +10,6 @@ import sys
 from datetime import timedelta
 
 import uvicorn
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 from temporalio.client import Client
 
 from api.app import create_app
@@ -19,7 +17,7 @@ from api.orchestrator import from_environment
 from refunds import logs
 from refunds.clock import Clock, ShiftedClock, SystemClock
 from refunds.errors import RefundError
-from refunds.settings import Settings
+from refunds.settings import Settings, SettingsError
 from store.db import SchemaMismatch, connect
 
 
@@ -69,17 +67,12 @@ async def _serve(settings: Settings) -> int:
         await asyncio.sleep(0.2)  # the SDK's core must finish closing its last client before the interpreter goes (sdk-python#300)
 
 
-def _in_words(error: ErrorDetails) -> str:
-    place = ".".join(str(part) for part in error["loc"]).upper()
-    return f"{place}: {error['msg']}" if place else error["msg"].removeprefix("Value error, ")
-
-
 def main() -> int:
     """Serve until stopped."""
     try:
-        settings = Settings()
-    except ValidationError as error:
-        print(f"The API cannot start: {'; '.join(_in_words(one) for one in error.errors())}", file=sys.stderr)
+        settings = Settings.load()
+    except SettingsError as error:
+        print(f"The API cannot start: {error}", file=sys.stderr)
         return 1
     logs.configure(settings, program="api")
     logging.getLogger("uvicorn.error").addFilter(_WithoutTraceback())

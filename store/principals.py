@@ -79,7 +79,9 @@ async def create_key(
         raise RefundError(Code.INVALID_FIELD, f"There is no principal {principal_id!r}.", field="principal_id")
     judging = sorted(role.value for role in PERSONS_ONLY.intersection(roles))
     if judging and owner["kind"] != PrincipalKind.PERSON:
-        raise RefundError(Code.INVALID_FIELD, f"Only a person can be {', '.join(judging)}; this is a {owner['kind']}.", field="roles")
+        raise RefundError(
+            Code.INVALID_FIELD, f"Only a person can be {', '.join(judging)}; this one is of kind {owner['kind']}.", field="roles"
+        )
     key = f"rfk_{secrets.token_urlsafe(32)}"
     row = (
         (

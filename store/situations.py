@@ -9,6 +9,7 @@ from refunds.money import Money
 from refunds.status import Status
 
 RUNBOOKS: dict[Status, str] = {
+    Status.RECEIVED: "docs/runbooks/received.md",
     Status.AWAITING_REVIEW: "docs/runbooks/review.md",
     Status.AWAITING_CONSENT: "docs/runbooks/consent.md",
     Status.HELD: "docs/runbooks/held.md",

@@ -39,7 +39,12 @@ class RefundWorkflow:
 
     @workflow.init
     def __init__(self, request: RefundInput) -> None:
-        self._situation = Situation(refund=request.refund, status=Status.RECEIVED.value)
+        self._situation = Situation(
+            refund=request.refund,
+            status=Status.RECEIVED.value,
+            waits_for="being read and quoted",
+            runbook="docs/runbooks/received.md",
+        )
         self._shown: dict[str, Any] = {}
         self._hinted = False
         self._heard = 0
@@ -56,6 +61,7 @@ class RefundWorkflow:
         return self._outcome()
 
     async def _carry(self) -> None:
+        workflow.set_current_details(_words(self._situation))  # no event; and reading the payment or the text may take long
         self._adopt(await steps.with_needs(Step.PREPARE, self._given()))
         while self._status not in FINAL:
             if self._status in (Status.APPROVED, Status.SUBMITTING):
