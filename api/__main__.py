@@ -17,6 +17,7 @@ from api.orchestrator import from_environment
 from refunds import logs
 from refunds.clock import Clock, ShiftedClock, SystemClock
 from refunds.errors import RefundError
+from refunds.memory import settle_down
 from refunds.settings import Settings, SettingsError
 from store.db import SchemaMismatch, connect
 
@@ -57,6 +58,7 @@ async def _serve(settings: Settings) -> int:
             timeout_graceful_shutdown=10,
         )
         server = uvicorn.Server(config)
+        settle_down()
         for number in (signal.SIGTERM, signal.SIGINT):
             # The server takes these over while it serves and raises them again once it has stopped: by then there is nothing left to end.
             signal.signal(number, _already_stopped)

@@ -14,6 +14,7 @@ from temporalio.service import RPCError
 from refunds.clock import Clock, ShiftedClock, SystemClock
 from refunds.errors import RefundError
 from refunds.logs import configure, logger
+from refunds.memory import settle_down
 from refunds.processor import ProcessorError
 from refunds.settings import Settings
 from store.db import SchemaMismatch
@@ -57,6 +58,7 @@ async def serve(roles: list[WorkerRole]) -> int:
         if parts.refunds is not None:
             sweeping = asyncio.create_task(Sweep(client, parts.refunds, settings).run_for_ever())
             stack.push_async_callback(_cancel, sweeping)
+        settle_down()
         log.info("worker_ready", roles=[role.value for role in roles])
         await stop.wait()
         log.info("worker_stopping")
