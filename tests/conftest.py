@@ -25,10 +25,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import psutil
@@ -43,6 +43,7 @@ from deploy.local.processes import Command, Identity, wait_until
 
 ROOT = Path(__file__).parents[1]
 START_SECONDS = 60
+T = TypeVar("T")
 _numbers = itertools.count(1)
 
 
@@ -105,6 +106,23 @@ def running(command: Command, log: Path, stop_signal: signal.Signals = signal.SI
 def ready(condition: Any, what: str, log: Path) -> None:
     if not wait_until(condition, START_SECONDS):
         pytest.fail(f"{what} did not become ready:\n{log.read_text()[-4000:]}")
+
+
+@contextlib.contextmanager
+def serving(what: str, build: Callable[[], tuple[Command, Callable[[], bool], T]], log: Path) -> Iterator[T]:
+    """Run a server on ports that were free a moment ago, until it is ready.
+
+    One that ends instead, because somebody took such a port in that moment, is built again with others: that is nothing the tests are about.
+    """
+    for _ in range(3):
+        command, is_ready, server = build()
+        with running(command, log) as process:
+            wait_until(lambda: process.poll() is not None or is_ready(), START_SECONDS)  # noqa: B023 - called before the next turn
+            if process.poll() is None:
+                ready(is_ready, what, log)
+                yield server
+                return
+    pytest.fail(f"{what} ended each time it was started:\n{log.read_text()[-4000:]}")
 
 
 @pytest.fixture
@@ -174,11 +192,14 @@ def empty_database(postgres_server: PostgresServer) -> Iterator[FreshDatabase]:
 @pytest.fixture(scope="session")
 def temporal_server() -> Iterator[TemporalServer]:
     with open_directory() as home:
-        port, ui_port = ports.unused(2)
-        log = home / "temporal.log"
-        with running(temporal.command(home / "temporal", port, ui_port), log):
-            ready(lambda: temporal.is_ready(port), "Temporal", log)
-            yield TemporalServer(f"{temporal.HOST}:{port}", f"http://{temporal.HOST}:{ui_port}")
+
+        def build() -> tuple[Command, Callable[[], bool], TemporalServer]:
+            port, ui_port = ports.unused(2)
+            server = TemporalServer(f"{temporal.HOST}:{port}", f"http://{temporal.HOST}:{ui_port}")
+            return temporal.command(home / "temporal", port, ui_port), lambda: temporal.is_ready(port), server
+
+        with serving("Temporal", build, home / "temporal.log") as server:
+            yield server
 
 
 @pytest.fixture(scope="session")
@@ -204,14 +225,17 @@ async def temporal_env() -> AsyncIterator[WorkflowEnvironment]:
 @pytest.fixture(scope="session")
 def sandbox_server() -> Iterator[Sandbox]:
     with open_directory() as home:
-        [port] = ports.unused(1)
-        url = f"http://{ports.HOST}:{port}"
-        argv = (sys.executable, "-m", "deploy.sandbox", "--host", ports.HOST, "--port", str(port))
         log = home / "sandbox.log"
-        command = Command((*argv, "--data", str(home / "sandbox.sqlite")), env=_plain_environment(), cwd=ROOT)
-        with running(command, log):
-            ready(lambda: f"sandbox ready {url}" in log.read_text(), "The sandbox", log)
-            yield Sandbox(url)
+
+        def build() -> tuple[Command, Callable[[], bool], Sandbox]:
+            [port] = ports.unused(1)
+            url = f"http://{ports.HOST}:{port}"
+            argv = (sys.executable, "-m", "deploy.sandbox", "--host", ports.HOST, "--port", str(port))
+            command = Command((*argv, "--data", str(home / "sandbox.sqlite")), env=_plain_environment(), cwd=ROOT)
+            return command, lambda: f"sandbox ready {url}" in log.read_text(), Sandbox(url)
+
+        with serving("The sandbox", build, log) as server:
+            yield server
 
 
 @pytest.fixture

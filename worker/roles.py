@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.worker import PollerBehaviorAutoscaling, UnsandboxedWorkflowRunner, Worker
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.classifiers import make_classifier
 from activities.classify import Classify
@@ -136,8 +136,8 @@ def _worker(
         interceptors=[Discretion()],
         # Longer than a call to the processor: a worker that is cut off leaves an answer nobody recorded.
         graceful_shutdown_timeout=grace,
-        # One open poll when idle: the server hands a task to an open poll even of a frozen process, and each task lost so costs a time-out.
-        activity_task_poller_behavior=PollerBehaviorAutoscaling(minimum=1, initial=1, maximum=10),
+        # Few open polls: the server hands a task to an open poll even of a frozen process, and each task lost so costs a time-out.
+        max_concurrent_activity_task_polls=2,
         max_concurrent_workflow_tasks=50,
         max_concurrent_activities=50,
         max_concurrent_local_activities=50,
