@@ -61,7 +61,7 @@ class Call:
         Raises ``UNAUTHENTICATED``, ``RATE_LIMITED``, ``FORBIDDEN``, and ``STORE_UNAVAILABLE`` (nothing of the block is stored then).
         """
         limits, address = self.services.limits, self.request.client.host if self.request.client else ""
-        _unambiguous(self.request.headers)
+        unambiguous(self.request.headers)
         key = _bearer(self.request.headers)
         if key is None:
             limits.wrong(address)
@@ -121,7 +121,7 @@ TheCall = Annotated[Call, Depends(Call)]
 _ONCE = ("authorization", "idempotency-key", "content-type", "content-length", "transfer-encoding")
 
 
-def _unambiguous(headers: Headers) -> None:
+def unambiguous(headers: Headers) -> None:
     """Raise ``AMBIGUOUS_HEADER`` for a header that stands twice, or two that contradict each other: a proxy may have believed the other one."""
     doubled = next((name for name in _ONCE if len(headers.getlist(name)) > 1), None)
     if doubled is None and "content-length" in headers and "transfer-encoding" in headers:

@@ -1,11 +1,14 @@
 """Who gets in, and how far: keys, roles, rates, people."""
 
+import contextlib
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
+from starlette.datastructures import Headers
 
-from api.limits import FAILURES_PER_MINUTE, Limits
+from api.calls import unambiguous
+from api.limits import AT_ONCE, FAILURES_PER_MINUTE, Limits
 from refunds.errors import Code, RefundError
 from refunds.people import PrincipalKind, Role
 from tests.api.conftest import Api, running
@@ -240,3 +243,43 @@ async def test_text_that_cannot_be_decrypted_does_not_hide_the_refund(api: Api) 
 
 async def test_answers_are_kept_by_no_cache(api: Api) -> None:
     assert (await api.call("GET", "/v1/refunds", await api.shop())).headers["Cache-Control"] == "no-store"
+
+
+def test_one_key_cannot_crowd_out_the_rest() -> None:
+    limits = Limits(6_000, lambda: 0.0)
+    with contextlib.ExitStack() as under_way:
+        for _ in range(AT_ONCE):
+            under_way.enter_context(limits.at_once("crowd"))
+        with pytest.raises(RefundError) as refused, limits.at_once("crowd"):
+            pass
+        assert refused.value.code is Code.RATE_LIMITED
+        with limits.at_once("an operator's key"):
+            pass
+    with limits.at_once("crowd"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("headers", "named"),
+    [
+        ([("authorization", "Bearer a"), ("authorization", "Bearer b")], "authorization"),
+        ([("idempotency-key", "a"), ("idempotency-key", "b")], "idempotency-key"),
+        ([("content-length", "2"), ("transfer-encoding", "chunked")], "content-length"),
+    ],
+)
+def test_a_header_that_two_readers_could_read_differently_is_refused(headers: list[tuple[str, str]], named: str) -> None:
+    with pytest.raises(RefundError) as refused:
+        unambiguous(Headers(raw=[(name.encode(), value.encode()) for name, value in headers]))
+
+    assert (refused.value.code, refused.value.field) == (Code.AMBIGUOUS_HEADER, named)
+
+
+async def test_a_stranger_does_not_lengthen_the_record_of_a_refund(api: Api) -> None:
+    view = await api.in_review()
+    before = await api.ledger(view["id"])
+    rival = await api.caller("rival", Role.REQUESTER)
+
+    answer = await api.call("POST", f"/v1/refunds/{view['id']}/decisions", rival, {"verdict": "approve", "terms_hash": view["terms_hash"]})
+
+    assert answer.status_code == 403
+    assert await api.ledger(view["id"]) == before
