@@ -168,14 +168,14 @@ def _plain(value: Any) -> Any:
     return value
 
 
-_LOCK_PAYMENT = Query(select(payments).where(payments.c.id == bindparam("payment")).with_for_update())
+_LOCK_PAYMENT = Query(select(payments).where(payments.c.id == bindparam("payment")).with_for_update(key_share=True))
 _LOCK_PAYMENT_OF = Query(
     select(payments)
     .join(refunds, refunds.c.payment_id == payments.c.id)
     .where(refunds.c.id == bindparam("refund"))
-    .with_for_update(of=payments)
+    .with_for_update(of=payments, key_share=True)
 )
-_LOCK_REFUND = Query(select(refunds).where(refunds.c.id == bindparam("refund")).with_for_update())
+_LOCK_REFUND = Query(select(refunds).where(refunds.c.id == bindparam("refund")).with_for_update(key_share=True))
 _READ_REFUND = Query(select(refunds).where(refunds.c.id == bindparam("refund")))
 
 

@@ -86,7 +86,7 @@ async def missing_runs(connection: AsyncConnection, now: datetime, *, grace: tim
                 .where(refunds.c.final_at.is_(None), (never_seen & refunds.c.run_checked_at.is_(None)) | not_lately)
                 .order_by(refunds.c.created_at)
                 .limit(limit)
-                .with_for_update(skip_locked=True)
+                .with_for_update(skip_locked=True, key_share=True)
             )
         )
         .mappings()

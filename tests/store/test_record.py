@@ -152,7 +152,7 @@ def locks(sent: list[str]) -> Iterator[str]:
     for statement in sent:
         if "pg_advisory_xact_lock" in statement:
             yield "stop"
-        elif "FOR UPDATE" in statement:
+        elif "FOR NO KEY UPDATE" in statement:
             yield statement.split(" FROM ")[1].split()[0]
 
 
