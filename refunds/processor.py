@@ -71,6 +71,18 @@ class ProcessorRefund:
 
 
 @dataclass(frozen=True, slots=True)
+class RefundPage:
+    """One page of an account's refunds, newest first. ``next_after`` asks for the next one; ``None``: this was the last.
+
+    ``charges`` gives the charge of each refund by the refund's id, for payments that are known to us by their charge.
+    """
+
+    refunds: tuple[ProcessorRefund, ...]
+    next_after: str | None
+    charges: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
 class PaymentState:
     """A payment read live: what was captured, every refund to the last page, disputes and risk.
 

@@ -8,7 +8,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from refunds.processor import DisputeState, PaymentStatus, ProcessorRefund, RefundState
+from refunds.processor import DisputeState, PaymentStatus, ProcessorRefund, RefundPage, RefundState
 from refunds.submission import METADATA_OPERATION
 
 Json = dict[str, Any]
@@ -129,6 +129,18 @@ def refund(value: object, processor_payment: str | None = None) -> ProcessorRefu
         failure_reason=_text_or_none(found, "failure_reason"),
         created_at=datetime.fromtimestamp(_whole(found, "created"), UTC),
     )
+
+
+def refund_page(value: object, *, first: int, end: int, after: str | None) -> RefundPage:
+    """A page of the account's refunds created from ``first`` on and before ``end`` (seconds since 1970), behind the refund ``after``."""
+    listed, more = page(value, "refund")
+    refunds = tuple(refund(found) for found in listed)
+    if any(not first <= _whole(found, "created") < end for found in listed):
+        raise ValueError("refunds of another time than the one asked for")
+    if after in {found.id for found in refunds}:
+        raise ValueError("a list that does not end")
+    charges = {text(found, "id"): text(found, "charge") for found in listed if found.get("charge") is not None}
+    return RefundPage(refunds, refunds[-1].id if more else None, charges)
 
 
 def _the(found: Json, asked: str) -> Json:

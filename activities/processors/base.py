@@ -2,9 +2,10 @@
 ``Refused``, ``NotSent`` or ``Unknown``; anything else that leaves them is a bug and is loud."""
 
 import time
+from datetime import datetime
 from typing import Protocol
 
-from refunds.processor import FrozenRequest, PaymentState, ProcessorRefund
+from refunds.processor import FrozenRequest, PaymentState, ProcessorRefund, RefundPage
 
 
 def uptime() -> float:
@@ -50,6 +51,16 @@ class Processor(Protocol):
 
     async def retrieve(self, processor_refund: str) -> ProcessorRefund | None:
         """Read one refund by the processor's id; ``None`` when the processor does not know it."""
+        ...
+
+    async def list_refunds(self, *, created_from: datetime, created_to: datetime, after: str | None, limit: int = 100) -> RefundPage:
+        """One page of the refunds of the whole account, ours or not, whose ``created_at`` is from ``created_from`` on and before ``created_to``.
+
+        Newest first; ``after`` is a page's ``next_after``, ``None`` for the first page. A refund that is made while the pages are read may stand before
+        the first one and is then not seen: a window that has ended is read whole. Raises ``NotSent`` when the processor cannot be asked, and with the
+        code ``resource_missing`` when it does not know ``after`` (the window is then read from its beginning). ``ValueError`` for a window without zone or
+        a ``limit`` outside 1 to 100.
+        """
         ...
 
     async def close(self) -> None:

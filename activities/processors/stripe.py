@@ -5,8 +5,10 @@ instead of a tree of objects, which would cost more than the rest of a call. Wha
 """
 
 import asyncio
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -16,7 +18,7 @@ from activities.processors import answers
 from activities.processors.error_map import translate
 from activities.processors.transport import Transport, sending_before
 from refunds.clock import Clock
-from refunds.processor import FrozenRequest, NotSent, PaymentState, ProcessorRefund, Unknown
+from refunds.processor import FrozenRequest, NotSent, PaymentState, ProcessorRefund, RefundPage, Unknown
 from refunds.settings import Settings
 
 _PAGE = 100
@@ -73,6 +75,18 @@ class StripeProcessor:
         with _reading():
             return answers.refund(await self._get(f"/v1/refunds/{_segment(processor_refund)}"))
         return None
+
+    async def list_refunds(self, *, created_from: datetime, created_to: datetime, after: str | None, limit: int = _PAGE) -> RefundPage:
+        """One page of the account's refunds of a window of time, newest first. Raises ``NotSent``."""
+        if created_from.tzinfo is None or created_to.tzinfo is None or not 1 <= limit <= _PAGE:
+            raise ValueError(f"a window has a zone and a page has 1 to {_PAGE} refunds")
+        # Stripe's times are whole seconds: rounding both ends up keeps exactly the window, and windows that meet share nothing and miss nothing.
+        first, end = (math.ceil(moment.timestamp()) for moment in (created_from, created_to))
+        cursor = {} if after is None else {"starting_after": after}
+        with _reading():
+            listed = await self._get("/v1/refunds", created={"gte": first, "lt": end}, limit=limit, **cursor)
+            return answers.refund_page(listed, first=first, end=end, after=after)
+        raise NotSent("not_found", "Stripe does not know the list of refunds")
 
     async def refund(self, request: FrozenRequest, *, send_before: float) -> ProcessorRefund:
         """Send the frozen request. Raises ``Refused``, ``NotSent``, ``Unknown`` or :class:`SendTooLate`."""
