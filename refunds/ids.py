@@ -21,6 +21,9 @@ class Prefix(StrEnum):
     OPERATION = "op"
     ATTEMPT = "att"
     TICKET = "tk"
+    RECONCILIATION = "rec"
+    DISCREPANCY = "dis"
+    HALT = "halt"
 
 
 def new_id(prefix: Prefix) -> str:

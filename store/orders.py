@@ -48,7 +48,11 @@ async def put_order(connection: AsyncConnection, clock: Clock, *, external_ref: 
             .returning(orders.c.id)
         )
     ).scalar_one_or_none()
-    row = (await connection.execute(select(orders).where(orders.c.external_ref == external_ref).with_for_update(key_share=True))).mappings().one()
+    row = (
+        (await connection.execute(select(orders).where(orders.c.external_ref == external_ref).with_for_update(key_share=True)))
+        .mappings()
+        .one()
+    )
     if row["customer_id"] != customer_id:
         raise RefundError(Code.ORDER_CONFLICT, "This order belongs to another customer.", field="customer_id")
     if made is None and row["body"] == body:

@@ -120,7 +120,9 @@ _ORDER = Query(
     .join(payments, payments.c.order_id == orders.c.id)
     .where(payments.c.id == bindparam("payment"))
 )
-_LOCK_CUSTOMER = Query(select(customers.c.account_created_at).where(customers.c.id == bindparam("customer")).with_for_update(key_share=True))
+_LOCK_CUSTOMER = Query(
+    select(customers.c.account_created_at).where(customers.c.id == bindparam("customer")).with_for_update(key_share=True)
+)
 _REVISE = Query(insert(revisions))
 _LAST_BY_OTHERS = Query(
     select(revisions.c.amount, revisions.c.payment_id)

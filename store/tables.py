@@ -131,6 +131,9 @@ payments = Table(
     _text("processor_payment"),
     _text("currency"),
     Column("amount", BigInteger, nullable=False),
+    # Why nothing may be sent for this payment until a person has looked: a refund of it came back different from what was approved.
+    _text("held_reason", nullable=True),
+    _at("held_at", nullable=True),
     UniqueConstraint("processor", "processor_payment"),
 )
 
@@ -184,6 +187,7 @@ refunds = Table(
     Column("review", JSONB, nullable=True),  # the review now asked for: role, people, ladder
     _at("review_by", nullable=True),
     _at("wake_at", nullable=True),
+    _at("slot_at", nullable=True),  # its turn among the held refunds that are let go
     _text("pending_revision", nullable=True),
     _text("code", nullable=True),
     _text("detail", nullable=True),
@@ -332,8 +336,11 @@ processor_refunds = Table(
     _text("state"),
     _text("raw_state"),
     _text("failure_reason", nullable=True),
+    _at("created_at", nullable=True),  # by the processor
     _at("first_seen_at"),
     _at("updated_at"),
+    _text("compared_in", nullable=True),  # the last reconciliation that saw it in the processor's list
+    Index("ix_processor_refunds_first_seen", "first_seen_at", "id"),
 )
 
 processor_binding = Table(
@@ -343,6 +350,83 @@ processor_binding = Table(
     _text("account"),
     _text("mode"),
     _at("bound_at"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    # The processor's id of the event: it is stored once, however often it is delivered. Of its content only what is needed, never the whole:
+    # an event is a hint, and what it is about is read from the processor.
+    _text("id", primary_key=True),
+    _text("processor"),
+    _text("type"),
+    _text("account", nullable=True),
+    Column("livemode", Boolean, nullable=False),
+    _text("api_version", nullable=True),
+    _text("object_id", nullable=True),
+    _text("processor_payment", nullable=True),
+    _text("operation_id", nullable=True),
+    Column("facts", JSONB, nullable=False),
+    _at("created_at"),
+    _at("received_at"),
+    _text("state"),  # waiting, done, ignored or unmatched
+    _at("due_at"),
+    Column("tries", Integer, nullable=False, server_default=text("0")),
+    _at("done_at", nullable=True),
+    _text("outcome", nullable=True),
+    _text("last_error", nullable=True),
+    Index("ix_events_waiting", "due_at", postgresql_where=text("state = 'waiting'")),
+)
+
+reconciliations = Table(
+    "reconciliations",
+    metadata,
+    _text("id", primary_key=True),
+    _text("processor"),
+    _at("since"),
+    _at("until"),
+    _text("started_by"),
+    _at("started_at"),
+    _text("phase"),  # theirs (their list against our record), ours (our record against their list), done
+    _text("cursor", nullable=True),
+    Column("pages", Integer, nullable=False, server_default=text("0")),
+    Column("compared", BigInteger, nullable=False, server_default=text("0")),
+    Column("differences", Integer, nullable=False, server_default=text("0")),
+    Column("imported", Integer, nullable=False, server_default=text("0")),
+    _at("progressed_at"),
+    _at("finished_at", nullable=True),
+    _text("last_error", nullable=True),
+)
+
+discrepancies = Table(
+    "discrepancies",
+    metadata,
+    _text("id", primary_key=True),
+    _text("kind"),
+    _text("processor"),
+    _text("payment_id", ForeignKey("payments.id"), nullable=True, index=True),
+    _text("refund_id", ForeignKey("refunds.id"), nullable=True, index=True),
+    _text("operation_id", nullable=True),  # as the processor's object names it; it may be none of ours
+    _text("processor_refund", nullable=True),
+    Column("evidence", JSONB, nullable=False),
+    _text("state"),  # open, explained or closed
+    _text("owner_id", ForeignKey("principals.id"), nullable=True),
+    _text("note", nullable=True),
+    _at("first_seen_at"),
+    _at("last_seen_at"),
+    _text("reconciliation_id", ForeignKey("reconciliations.id"), nullable=True),
+    _at("closed_at", nullable=True),
+    _text("closed_by", ForeignKey("principals.id"), nullable=True),
+    # One row for one difference, however often it is seen, until somebody has closed it.
+    Index(
+        "uq_discrepancies_open",
+        "kind",
+        text("coalesce(processor_refund, '')"),
+        text("coalesce(operation_id, '')"),
+        unique=True,
+        postgresql_where=text("state <> 'closed'"),
+    ),
+    Index("ix_discrepancies_list", "first_seen_at", "id"),
 )
 
 # --- governing ---------------------------------------------------------------------------------------------------------------------------
@@ -356,6 +440,30 @@ controls = Table(
     _text("reason"),
     _text("changed_by", nullable=True),
     _at("changed_at"),
+)
+
+halts = Table(
+    "halts",
+    metadata,
+    # Nothing is sent to this processor while a halt of it is not lifted. The payments role may add one and never lift it.
+    _text("id", primary_key=True),
+    _text("processor"),
+    _text("code"),
+    _text("reason"),
+    _at("opened_at"),
+    _text("opened_by", nullable=True),  # nobody: the orchestrator itself
+    _at("lifted_at", nullable=True),
+    _text("lifted_by", nullable=True),
+    _text("lifted_reason", nullable=True),
+    Index("ix_halts_in_force", "processor", unique=True, postgresql_where=text("lifted_at IS NULL")),
+)
+
+pacing = Table(
+    "pacing",
+    metadata,
+    # When the next held refund may go on: what was held back is let go one after the other, not all at once.
+    _text("name", primary_key=True),
+    _at("next_at"),
 )
 
 policy_versions = Table(
