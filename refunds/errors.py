@@ -81,6 +81,14 @@ class Code(StrEnum):
     DRAFT_MODE = "DRAFT_MODE"
     PROCESSOR_UNREACHABLE = "PROCESSOR_UNREACHABLE"
     TERMS_EXPIRED = "TERMS_EXPIRED"
+    PAYMENT_HELD = "PAYMENT_HELD"
+    PROCESSOR_HALTED = "PROCESSOR_HALTED"
+    # why a processor is halted
+    KEY_REFUSED = "KEY_REFUSED"
+    KEY_NOT_PERMITTED = "KEY_NOT_PERMITTED"
+    DATABASE_FORGOT = "DATABASE_FORGOT"
+    DATABASE_RESTORED = "DATABASE_RESTORED"
+    HALTED_BY_OPERATOR = "HALTED_BY_OPERATOR"
     # failed and parked
     PROCESSOR_REFUSED = "PROCESSOR_REFUSED"
     PROCESSOR_FAILED = "PROCESSOR_FAILED"
@@ -202,6 +210,29 @@ CATALOGUE: dict[Code, Meaning] = {
     _C.TERMS_EXPIRED: Meaning(
         0, "The terms expired, or no longer fit the payment, before anything was sent.", "It is quoted again by itself."
     ),
+    _C.PAYMENT_HELD: Meaning(
+        0,
+        "Another refund of this payment came back different from what was approved.",
+        "A settler settles that one first; this one then goes on by itself.",
+    ),
+    _C.PROCESSOR_HALTED: Meaning(0, "Submitting to the processor is halted.", "An operator repairs the cause and lifts the halt."),
+    _C.KEY_REFUSED: Meaning(
+        0,
+        "The processor did not accept our key: it is wrong, expired or revoked.",
+        "Give the payments role a valid key, then lift the halt.",
+    ),
+    _C.KEY_NOT_PERMITTED: Meaning(
+        0, "Our key may not do what submitting needs.", "Give the key the right to write refunds and payments, then lift the halt."
+    ),
+    _C.DATABASE_FORGOT: Meaning(
+        0,
+        "The processor shows a refund of ours that the database does not know.",
+        "Follow the runbook for restored databases; lift the halt last.",
+    ),
+    _C.DATABASE_RESTORED: Meaning(
+        0, "The database is not the one that was last used, or an older copy of it.", "Reconcile, compare, then lift the halt."
+    ),
+    _C.HALTED_BY_OPERATOR: Meaning(0, "An operator halted submitting to the processor.", "An operator lifts the halt."),
     _C.PROCESSOR_REFUSED: Meaning(
         0,
         "The processor definitely refused; no money moved.",

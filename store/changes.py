@@ -213,3 +213,9 @@ async def enter(connection: AsyncConnection, type_: str, at: datetime, *, actor:
     await connection.execute(
         insert(ledger).inline().values(at=at, type=type_, actor=actor, on_behalf_of=on_behalf_of, data=plain(data), refund_id=None)
     )
+
+
+async def tell(connection: AsyncConnection, kind: str, at: datetime, **data: Any) -> None:
+    """Tell people outside of something that belongs to no refund, at least once, after this transaction."""
+    body = {"kind": kind} | plain(data)
+    await connection.execute(insert(outbox).inline().values(kind="notice", refund_id=None, body=body, created_at=at, due_at=at))
