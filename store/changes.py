@@ -12,6 +12,7 @@ from sqlalchemy import Boolean, DateTime, Integer, Text, bindparam, case, cast, 
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds import points
 from refunds.clock import rfc3339
 from refunds.errors import Code, RefundError
 from refunds.status import FINAL, Event, Status, advance
@@ -111,6 +112,7 @@ class Change:
         await _saving(tuple(sorted(self._set))).do(
             connection, refund=self.id, entries=self._entries, messages=self._outbox, announce=announce, **values
         )
+        points.writes(*(entry["data"].get("to", entry["type"]) for entry in self._entries))
         self._row |= self._set
         self._set, self._entries, self._outbox = {}, [], []
 
@@ -213,6 +215,7 @@ async def enter(connection: AsyncConnection, type_: str, at: datetime, *, actor:
     await connection.execute(
         insert(ledger).inline().values(at=at, type=type_, actor=actor, on_behalf_of=on_behalf_of, data=plain(data), refund_id=None)
     )
+    points.writes(type_)
 
 
 async def tell(connection: AsyncConnection, kind: str, at: datetime, **data: Any) -> None:

@@ -121,7 +121,7 @@ class OperationRows:
 
     async def operation_of(self, refund_id: str) -> Operation | None:
         """The operation of a refund's present revision, or ``None``."""
-        async with self.database.begin() as connection:
+        async with self.database.read() as connection:
             return await self._operation(connection, Change(await read_refund(connection, refund_id), self.database.clock.now()))
 
     async def _operation(self, connection: AsyncConnection, change: Change) -> Operation | None:

@@ -275,7 +275,7 @@ class Payments(Receipts):
 
     async def processor_payment_of(self, payment_id: str) -> tuple[str, str]:
         """The processor's id of a payment, and its currency."""
-        async with self.database.begin() as connection:
+        async with self.database.read() as connection:
             row = (
                 await connection.execute(select(payments.c.processor_payment, payments.c.currency).where(payments.c.id == payment_id))
             ).one()

@@ -42,7 +42,7 @@ class Steps:
 
     async def payment_to_read(self, refund_id: str) -> tuple[str, str] | None:
         """The processor's id and the currency of the payment that a first quote needs a reading of, if that is known already."""
-        async with self.database.begin() as connection:
+        async with self.database.read() as connection:
             row = await _TO_READ.first(connection, refund=refund_id)
             return None if row is None else (row["processor_payment"], row["currency"])
 

@@ -1,15 +1,24 @@
 """What every error of the SDK and of HTTP means, as one table: did money move, or may it have?
 
-Definite refusals are named; everything that is not named is unknown. Sources: https://docs.stripe.com/api/errors, https://docs.stripe.com/api/idempotent_requests,
-https://docs.stripe.com/error-low-level, and what Stripe's test mode was recorded to answer (2026-09, API version 2026-08-26.dahlia).
+Definite refusals are named; everything that is not named is unknown. Sources: https://docs.stripe.com/api/errors, https://docs.stripe.com/error-codes,
+https://docs.stripe.com/api/idempotent_requests, https://docs.stripe.com/error-low-level, and what Stripe's test mode was recorded to answer
+(2026-09, API version 2026-08-26.dahlia).
 """
 
+import re
 from dataclasses import dataclass
 
 import httpcore
 import stripe
 
 from refunds.processor import NotSent, ProcessorError, Refused, Unknown
+
+KEY_REFUSED, PERMISSION = "key_refused", "permission"
+"""The two reasons that are no accident of one call: until a person has changed the key or its permissions, no call will succeed."""
+SHAPE = "unexpected_shape"
+"""The reason of an answer whose JSON is not what was asked for."""
+LONGEST_WAIT_S = 3_600
+"""No answer makes us wait longer than this, whatever it asks for: a field of a header must not stop a refund for a year."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,58 +32,83 @@ class Row:
     why: str
 
 
-TABLE: tuple[Row, ...] = (
-    Row("400", "idempotency_error", Unknown, "idempotency_conflict", "Stripe knows the key with other content: an earlier attempt exists"),
-    Row("400", "*", Refused, "refused", "the request was judged and refused; nothing moved"),
-    Row("401", "*", NotSent, "key_refused", "the key was not accepted; the request was not looked at"),
-    Row("402", "*", Refused, "refused", "the refund was judged and declined"),
-    Row("403", "*", NotSent, "permission", "the key may not do this; the request was not carried out"),
-    Row("404", "*", Refused, "not_found", "the payment is not known to this account and mode"),
-    Row("409", "*", Unknown, "key_in_use", "an earlier request with the same key is still being carried out"),
-    Row("429", "lock_timeout", Unknown, "lock_timeout", "the object was busy; Stripe does not say whether the request had begun"),
-    Row("429", "*", NotSent, "rate_limited", "turned away before it was carried out"),
-    Row("5xx", "*", Unknown, "server_error", "a failure inside Stripe is indeterminate and is stored under the key"),
-    Row("2xx", "*", Unknown, "malformed_answer", "Stripe did something and we cannot read what"),
-    Row("none", "connect", NotSent, "no_connection", "no connection (refused, no route, TLS, time-out while connecting): no byte left"),
-    Row("none", "*", Unknown, "no_answer", "the connection broke or timed out after the request may have left"),
-)
-
+_KEY = "the key, not the refund, is what is wrong; the request was not carried out"
+_BUSY = "the object was busy; Stripe does not say whether the request had begun"
+_UNREADABLE = "Stripe did something and we cannot read what"
 _NOT_STRIPE = Row("4xx", "no error object", Unknown, "unexpected_answer", "not Stripe's own error: nothing may be concluded from it")
+
+TABLE: tuple[Row, ...] = (
+    Row("400", "charge_already_refunded", Refused, "already_refunded", "nothing is left of the payment; nothing moved by this request"),
+    Row("400", "charge_disputed", Refused, "disputed", "the payment was charged back; nothing moved"),
+    Row("400", "refund_disputed_payment", Refused, "disputed", "the payment is disputed; nothing moved"),
+    Row("400", "idempotency_error", Unknown, "idempotency_conflict", "Stripe knows the key with other content: an earlier attempt exists"),
+    Row("400", "*", Refused, "refused", "the request was judged and refused (too large an amount has no code of its own); nothing moved"),
+    Row("401", "*", NotSent, KEY_REFUSED, "the key was not accepted; the request was not looked at"),
+    Row("402", "*", Refused, "refused", "the refund was judged and declined"),
+    Row("403", "*", NotSent, PERMISSION, "the key may not do this; the request was not carried out"),
+    Row("404", "resource_missing", Refused, "not_found", "the payment is not known to this account and mode"),
+    Row("409", "*", Unknown, "key_in_use", "an earlier request with the same key is still being carried out"),
+    Row("424", "*", Unknown, "dependency_failed", "something that Stripe depends on failed; how far it had come is not said"),
+    Row("429", "*", NotSent, "rate_limited", "turned away before it was carried out"),
+    Row("4xx", "lock_timeout", Unknown, "lock_timeout", _BUSY),
+    Row("4xx", "api_key_expired", NotSent, KEY_REFUSED, _KEY),
+    Row("4xx", "platform_api_key_expired", NotSent, KEY_REFUSED, _KEY),
+    Row("4xx", "secret_key_required", NotSent, KEY_REFUSED, _KEY),
+    Row("4xx", "api_error", Unknown, "server_error", "a failure inside Stripe, whatever its status"),
+    _NOT_STRIPE,
+    Row("4xx", "*", Unknown, "unexpected_status", "no other refusal is known, so this one is not believed to be one"),
+    Row("5xx", "*", Unknown, "server_error", "a failure inside Stripe is indeterminate and is stored under the key"),
+    Row("3xx", "*", Unknown, "redirected", "Stripe redirects nobody: something in between answered; it is not followed"),
+    Row("2xx", "not JSON", Unknown, "malformed_answer", _UNREADABLE),
+    Row("2xx", "another shape", Unknown, SHAPE, _UNREADABLE),
+    Row("none", "connect", NotSent, "no_connection", "no connection (refused, no such name, no route, TLS, time-out while connecting): no byte left"),
+    Row("none", "*", Unknown, "no_answer", "the connection broke, was reset or timed out after the request may have left, or the answer was cut off"),
+)
+_ROWS = {(row.status, row.code): row for row in TABLE}
 
 # Raised before a connection stands; a TLS error while connecting is a ConnectError. Every other cause may have come after a byte left.
 _CONNECTING = (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.PoolTimeout, httpcore.UnsupportedProtocol, httpcore.ProxyError)
+_WORD = re.compile(r"[A-Za-z0-9_.]{1,80}")
+_SECONDS = re.compile(r"[0-9]{1,9}")
 
 
 def translate(error: stripe.StripeError) -> ProcessorError:
     """Translate an error of the SDK by the table. The detail names no secret: it is Stripe's own sentence, shortened."""
-    detail_object = error.error
-    code = getattr(detail_object, "code", None) or (getattr(detail_object, "type", None) if detail_object else None)
+    spoken = error.error
+    code, kind = _word(spoken, "code"), _word(spoken, "type")
+    row = _row(error, code, kind)
+    message = getattr(spoken, "message", None) or type(error.__cause__ or error).__name__
+    return row.becomes(row.reason, str(message)[:300], code=code or kind, retry_after=_wait(error))
+
+
+def _row(error: stripe.StripeError, code: str | None, kind: str | None) -> Row:
     status = error.http_status
     if status is None:
-        key = ("none", "connect" if isinstance(error.__cause__, _CONNECTING) else "*")
-    elif 200 <= status < 300:
-        key = ("2xx", "*")
-    elif status >= 500:
-        key = ("5xx", "*")
-    else:
-        key = (str(status), str(code or "*"))
-    row = _row(*key)
-    if row.becomes is Refused and detail_object is None:
-        row = _NOT_STRIPE  # a proxy's page, not Stripe's judgement
-    message = getattr(detail_object, "message", None) or (type(error.__cause__).__name__ if error.__cause__ else type(error).__name__)
-    retry_after = (error.headers or {}).get("retry-after", "")
-    return row.becomes(row.reason, str(message)[:300], code=code, retry_after=int(retry_after) if retry_after.isdigit() else None)
+        return _ROWS["none", "connect" if isinstance(error.__cause__, _CONNECTING) else "*"]
+    family = f"{status // 100}xx"
+    if family == "2xx":
+        return _ROWS["2xx", "not JSON"]
+    if family == "4xx" and kind is None:
+        # The page of something in between. Also a 401 or 403 of this kind says nothing of the key, and a 429 nothing of the request.
+        return _NOT_STRIPE
+    wanted = ((str(status), code), (str(status), kind), (family, code), (family, kind), (str(status), "*"), (family, "*"))
+    found = next((_ROWS[key] for key in wanted if key in _ROWS), None)
+    return found or Row(str(status), "*", Unknown, "unexpected_status", "not in the table")
 
 
-def _row(status: str, code: str) -> Row:
-    exact = next((row for row in TABLE if row.status == status and row.code == code), None)
-    general = next((row for row in TABLE if row.status == status and row.code == "*"), None)
-    # A status that is in no row is no refusal: nothing may be concluded from it.
-    return exact or general or Row(status, code, Unknown, "unexpected_status", "not in the table")
+def _word(spoken: object, name: str) -> str | None:
+    """A code or type of the error object, when it is a word; what is not is not passed on to anybody's columns."""
+    value = getattr(spoken, name, None)
+    return value if isinstance(value, str) and _WORD.fullmatch(value) else None
+
+
+def _wait(error: stripe.StripeError) -> int | None:
+    asked = (error.headers or {}).get("retry-after", "")
+    return min(int(asked), LONGEST_WAIT_S) if _SECONDS.fullmatch(asked) else None
 
 
 def as_markdown() -> str:
     """The table for the docs."""
     lines = ["| HTTP | code or type | becomes | reason | why |", "| --- | --- | --- | --- | --- |"]
-    lines += [f"| {r.status} | `{r.code}` | {r.becomes.__name__} | `{r.reason}` | {r.why} |" for r in (*TABLE, _NOT_STRIPE)]
+    lines += [f"| {r.status} | `{r.code}` | {r.becomes.__name__} | `{r.reason}` | {r.why} |" for r in TABLE]
     return "\n".join(lines) + "\n"

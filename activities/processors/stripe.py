@@ -15,7 +15,7 @@ from urllib.parse import quote
 import stripe
 
 from activities.processors import answers
-from activities.processors.error_map import translate
+from activities.processors.error_map import SHAPE, translate
 from activities.processors.transport import Transport, sending_before
 from refunds.clock import Clock
 from refunds.processor import FrozenRequest, NotSent, PaymentState, ProcessorRefund, RefundPage, Unknown
@@ -99,7 +99,7 @@ class StripeProcessor:
             path = f"/v1/payment_intents/{_segment(request.processor_payment)}/cancel"
             answer = answers.an_object(await self._post(path, request.idempotency_key, {}), "payment_intent")
             if (answer["id"], answer["status"]) != (request.processor_payment, "canceled"):
-                raise Unknown("unexpected_shape", "the answer does not say that the authorisation is cancelled")
+                raise Unknown(SHAPE, "the answer does not say that the authorisation is cancelled")
 
     async def close(self) -> None:
         """Close the connections."""
@@ -148,7 +148,7 @@ def _sending(send_before: float) -> Iterator[None]:
     except stripe.StripeError as error:
         raise translate(error) from error
     except _MISSHAPEN as error:
-        raise Unknown("unexpected_shape", f"the answer cannot be read ({type(error).__name__})") from error
+        raise Unknown(SHAPE, f"the answer cannot be read ({type(error).__name__})") from error
 
 
 @contextmanager
@@ -160,12 +160,12 @@ def _reading() -> Iterator[None]:
     try:
         yield
     except stripe.StripeError as error:
-        if error.http_status == 404 and error.error is not None and error.error.type == "invalid_request_error":
-            return
         found = translate(error)
+        if error.http_status == 404 and found.code == "resource_missing":
+            return
         raise NotSent(found.reason, found.detail, code=found.code, retry_after=found.retry_after) from error
     except _MISSHAPEN as error:
-        raise NotSent("unexpected_shape", f"the answer cannot be read ({type(error).__name__})") from error
+        raise NotSent(SHAPE, f"the answer cannot be read ({type(error).__name__})") from error
 
 
 def _by_charge(processor_payment: str) -> bool:
