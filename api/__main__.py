@@ -14,7 +14,7 @@ from temporalio.client import Client
 
 from api.app import create_app
 from api.orchestrator import from_environment
-from refunds import logs
+from refunds import logs, points
 from refunds.clock import Clock, ShiftedClock, SystemClock
 from refunds.errors import RefundError
 from refunds.memory import settle_down
@@ -77,6 +77,7 @@ def main() -> int:
         print(f"The API cannot start: {error}", file=sys.stderr)
         return 1
     logs.configure(settings, program="api")
+    points.arm(settings.crash_points)
     logging.getLogger("uvicorn.error").addFilter(_WithoutTraceback())
     try:
         return asyncio.run(_serve(settings))

@@ -13,6 +13,8 @@ from typing import Annotated, Self
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from refunds import points
+
 
 class Mode(StrEnum):
     """Which of the processor's worlds this installation belongs to."""
@@ -96,6 +98,7 @@ class Settings(BaseSettings):
 
     # Tests and demonstrations only; live mode refuses it.
     clock_shift_s: float = 0
+    crash_points: str = ""
     log_level: str = "INFO"
     log_format: str = Field(default="json", pattern="^(json|console)$")
 
@@ -111,6 +114,9 @@ class Settings(BaseSettings):
             raise ValueError("STRIPE_API_KEY must start with sk_test_, rk_test_, sk_live_ or rk_live_")
         if self.refunds_mode is Mode.LIVE and self.clock_shift_s:
             raise ValueError("CLOCK_SHIFT_S must be 0 in live mode: deadlines and limits hang on the clock")
+        if self.refunds_mode is Mode.LIVE and self.crash_points:
+            raise ValueError("CRASH_POINTS must be empty in live mode: it makes processes die on purpose")
+        points.check(self.crash_points)
         if self.refunds_mode is Mode.LIVE and self.stripe_api_base:
             raise ValueError("STRIPE_API_BASE must not be set in live mode: live keys go to Stripe only")
         if self.classifier is ClassifierKind.MODEL and not self.model:

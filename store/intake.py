@@ -7,6 +7,7 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds import points
 from refunds.classification import Source
 from refunds.clock import Clock
 from refunds.errors import Code, RefundError
@@ -115,6 +116,7 @@ async def accept(
         on_behalf_of=values["customer_id"],
         data={"body_hash": body_hash, "kind": "ticket" if isinstance(request, Ticket) else "refund"},
     )
+    points.writes("refund_received")
     await texts.write(
         connection,
         refund_id=refund_id,

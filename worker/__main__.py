@@ -11,6 +11,7 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 from temporalio.service import RPCError
 
+from refunds import points
 from refunds.clock import Clock, ShiftedClock, SystemClock
 from refunds.errors import RefundError
 from refunds.logs import configure, logger
@@ -47,6 +48,7 @@ async def serve(roles: list[WorkerRole]) -> int:
     """Host the roles until told to stop."""
     settings = Settings.load()
     configure(settings, program="worker")
+    points.arm(settings.crash_points)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
