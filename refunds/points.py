@@ -11,7 +11,7 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -22,7 +22,9 @@ UNNAMED = "commit"
 
 ANY = "*"
 IN_FILE = "file:"
-_RULE = re.compile(r"(?P<when>before|after):(?P<what>[a-z_.+]+|\*)=(?P<action>kill|freeze|raise|delay:(?P<delay>\d+(?:\.\d+)?))(?:@(?P<nth>[1-9]\d*))?")
+_RULE = re.compile(
+    r"(?P<when>before|after):(?P<what>[a-z_.+]+|\*)=(?P<action>kill|freeze|raise|delay:(?P<delay>\d+(?:\.\d+)?))(?:@(?P<nth>[1-9]\d*))?"
+)
 
 Watcher = Callable[[str], Awaitable[None]]
 """Told the name of each point that is reached, and waited for."""
@@ -138,14 +140,15 @@ _written: ContextVar[list[str] | None] = ContextVar("written", default=None)
 def arm(text: str) -> None:
     """Arm the process with rules (:func:`parse`), or with ``file:<path>``: a file of rules that may come and go. Empty disarms. Raises ``ValueError``."""
     global _watcher
+    _watcher = None
     if text.startswith(IN_FILE):
         _watcher = _ArmedByFile(Path(text.removeprefix(IN_FILE)))
-    else:
-        _watcher = _Armed(rules) if (rules := parse(text)) else None
+    elif rules := parse(text):
+        _watcher = _Armed(rules)
 
 
 @contextmanager
-def watched_by(watcher: Watcher) -> Iterator[None]:
+def watched_by(watcher: Watcher) -> Generator[None]:
     """Have every point that this process reaches told to ``watcher``, which may note it, wait there, or raise."""
     global _watcher
     before, _watcher = _watcher, watcher
@@ -161,11 +164,11 @@ def writes(*names: str) -> None:
         return
     written = _written.get()
     if written is not None:
-        written += [name for name in names if name not in written]
+        written += [name for name in dict.fromkeys(names) if name not in written]
 
 
 @asynccontextmanager
-async def around(call: str) -> AsyncIterator[None]:
+async def around(call: str) -> AsyncGenerator[None]:
     """The points before and after a call; there is no "after" of a call that raised."""
     if _watcher is not None:
         await _watcher(f"before:{call}")

@@ -17,6 +17,7 @@ import stripe
 from activities.processors import answers
 from activities.processors.error_map import SHAPE, translate
 from activities.processors.transport import Transport, sending_before
+from refunds import points
 from refunds.clock import Clock
 from refunds.processor import FrozenRequest, NotSent, PaymentState, ProcessorRefund, RefundPage, Unknown
 from refunds.settings import Settings
@@ -91,13 +92,14 @@ class StripeProcessor:
     async def refund(self, request: FrozenRequest, *, send_before: float) -> ProcessorRefund:
         """Send the frozen request. Raises ``Refused``, ``NotSent``, ``Unknown`` or :class:`SendTooLate`."""
         with _sending(send_before):
-            return answers.refund(await self._post("/v1/refunds", request.idempotency_key, request.params), request.processor_payment)
+            answer = await self._post("refund.create", "/v1/refunds", request.idempotency_key, request.params)
+            return answers.refund(answer, request.processor_payment)
 
     async def cancel(self, request: FrozenRequest, *, send_before: float) -> None:
         """Cancel the whole authorisation. Raises ``Refused``, ``NotSent``, ``Unknown`` or :class:`SendTooLate`."""
         with _sending(send_before):
             path = f"/v1/payment_intents/{_segment(request.processor_payment)}/cancel"
-            answer = answers.an_object(await self._post(path, request.idempotency_key, {}), "payment_intent")
+            answer = answers.an_object(await self._post("authorisation.cancel", path, request.idempotency_key, {}), "payment_intent")
             if (answer["id"], answer["status"]) != (request.processor_payment, "canceled"):
                 raise Unknown(SHAPE, "the answer does not say that the authorisation is cancelled")
 
@@ -135,8 +137,9 @@ class StripeProcessor:
     async def _get(self, path: str, **params: Any) -> object:
         return (await self._client.raw_request_async("get", path, **params)).data
 
-    async def _post(self, path: str, idempotency_key: str, params: dict[str, Any]) -> object:
-        return (await self._client.raw_request_async("post", path, **params, idempotency_key=idempotency_key)).data
+    async def _post(self, call: str, path: str, idempotency_key: str, params: dict[str, Any]) -> object:
+        async with points.around(call):
+            return (await self._client.raw_request_async("post", path, **params, idempotency_key=idempotency_key)).data
 
 
 @contextmanager

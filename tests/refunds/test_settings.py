@@ -27,6 +27,8 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"stripe_api_key": "pk_test_1"}, "must start with sk_test_"),
         ({"refunds_mode": "live", "clock_shift_s": 1}, "CLOCK_SHIFT_S must be 0"),
         ({"refunds_mode": "live", "stripe_api_base": "http://127.0.0.1:1"}, "STRIPE_API_BASE must not be set"),
+        ({"refunds_mode": "live", "crash_points": "before:intent=kill"}, "CRASH_POINTS must be empty"),
+        ({"crash_points": "before:intent=explode"}, "is no crash point"),
         ({"classifier": "model"}, "MODEL is not set"),
         ({"refunds_text_key": base64.b64encode(b"short").decode()}, "must be 32 bytes"),
         ({"refunds_text_key": "not base64!"}, "must be 32 bytes"),
