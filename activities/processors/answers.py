@@ -32,6 +32,8 @@ _DISPUTES = {
     "won": DisputeState.NONE,
     "prevented": DisputeState.NONE,
 }
+_LONGEST = 500
+"""Characters; Stripe's own bound for a value of metadata, and far above any id."""
 _STRONGEST = (DisputeState.OPEN, DisputeState.LOST, DisputeState.UNKNOWN, DisputeState.INQUIRY, DisputeState.NONE)
 
 
@@ -43,10 +45,12 @@ def an_object(value: object, kind: str) -> Json:
 
 
 def text(found: Json, field: str) -> str:
-    """A field that is text."""
+    """A field that is a word: printable, and of a length that an id or a status has. Nothing else reaches a column or a path."""
     value = found[field]
     if not isinstance(value, str):
         raise TypeError(f"{field} is not text")
+    if not value.isprintable() or len(value) > _LONGEST:
+        raise ValueError(f"{field} is not a word")
     return value
 
 
@@ -124,9 +128,9 @@ def refund(value: object, processor_payment: str | None = None) -> ProcessorRefu
         amount=_amount(found, "amount"),
         currency=text(found, "currency").upper(),
         state=state,
-        raw_state=status if isinstance(status, str) else json.dumps(status),
-        operation=_text_or_none(cast(Json, metadata or {}), METADATA_OPERATION),
-        failure_reason=_text_or_none(found, "failure_reason"),
+        raw_state=_free_text(found, "status") or "" if isinstance(status, str) else json.dumps(status)[:_LONGEST],
+        operation=_free_text(cast(Json, metadata or {}), METADATA_OPERATION),
+        failure_reason=_free_text(found, "failure_reason"),
         created_at=datetime.fromtimestamp(_whole(found, "created"), UTC),
     )
 
@@ -161,6 +165,16 @@ def _amount(found: Json, field: str) -> int:
     if value < 0:
         raise ValueError(f"{field} is below zero")
     return value
+
+
+def _free_text(found: Json, field: str) -> str | None:
+    """A field that strangers may write (metadata), or whose words may grow: kept readable, never a reason not to read the rest."""
+    value = found.get(field)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"{field} is not text")
+    return "".join(letter if letter.isprintable() else "?" for letter in value[:_LONGEST])
 
 
 def _text_or_none(found: Json, field: str) -> str | None:

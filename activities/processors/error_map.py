@@ -61,8 +61,20 @@ TABLE: tuple[Row, ...] = (
     Row("3xx", "*", Unknown, "redirected", "Stripe redirects nobody: something in between answered; it is not followed"),
     Row("2xx", "not JSON", Unknown, "malformed_answer", _UNREADABLE),
     Row("2xx", "another shape", Unknown, SHAPE, _UNREADABLE),
-    Row("none", "connect", NotSent, "no_connection", "no connection (refused, no such name, no route, TLS, time-out while connecting): no byte left"),
-    Row("none", "*", Unknown, "no_answer", "the connection broke, was reset or timed out after the request may have left, or the answer was cut off"),
+    Row(
+        "none",
+        "connect",
+        NotSent,
+        "no_connection",
+        "no connection (refused, no such name, no route, TLS, time-out while connecting): no byte left",
+    ),
+    Row(
+        "none",
+        "*",
+        Unknown,
+        "no_answer",
+        "the connection broke, was reset or timed out after the request may have left, or the answer was cut off",
+    ),
 )
 _ROWS = {(row.status, row.code): row for row in TABLE}
 
@@ -91,9 +103,11 @@ def _row(error: stripe.StripeError, code: str | None, kind: str | None) -> Row:
     if family == "4xx" and kind is None:
         # The page of something in between. Also a 401 or 403 of this kind says nothing of the key, and a 429 nothing of the request.
         return _NOT_STRIPE
-    wanted = ((str(status), code), (str(status), kind), (family, code), (family, kind), (str(status), "*"), (family, "*"))
-    found = next((_ROWS[key] for key in wanted if key in _ROWS), None)
-    return found or Row(str(status), "*", Unknown, "unexpected_status", "not in the table")
+    named = [(status_or_family, word) for status_or_family in (str(status), family) for word in (code, kind) if word]
+    wanted = [*named, (str(status), "*"), (family, "*")]
+    return next((_ROWS[key] for key in wanted if key in _ROWS), None) or Row(
+        str(status), "*", Unknown, "unexpected_status", "not in the table"
+    )
 
 
 def _word(spoken: object, name: str) -> str | None:

@@ -1,6 +1,7 @@
 """Every row of the error map, over HTTP through the official SDK: did money move, or may it have? (promise P7, field report 7)"""
 
 import asyncio
+import json
 import socket
 from pathlib import Path
 from typing import Any
@@ -43,16 +44,26 @@ async def error_of(processor: StripeProcessor, intent: str = "pi_1", **more: Any
 @pytest.mark.parametrize(
     ("status", "error", "kind", "reason"),
     [
-        (400, {"code": "charge_already_refunded"}, Refused, "refused"),
-        (400, {"code": "charge_disputed"}, Refused, "refused"),
+        (400, {"code": "charge_already_refunded"}, Refused, "already_refunded"),
+        (400, {"code": "charge_disputed"}, Refused, "disputed"),
+        (400, {"code": "refund_disputed_payment"}, Refused, "disputed"),
         (400, {"code": "amount_too_large"}, Refused, "refused"),
         (400, {"code": "parameter_invalid_integer"}, Refused, "refused"),
         (400, {}, Refused, "refused"),
         (400, {"type": "idempotency_error"}, Unknown, "idempotency_conflict"),
+        (400, {"type": "idempotency_error", "code": "a_code_that_comes_later"}, Unknown, "idempotency_conflict"),
+        (400, {"type": "api_error"}, Unknown, "server_error"),
+        (400, {"code": "lock_timeout"}, Unknown, "lock_timeout"),
+        (400, {"code": "secret_key_required"}, NotSent, "key_refused"),
+        (400, {"code": "api_key_expired"}, NotSent, "key_refused"),
+        (400, {"code": "platform_api_key_expired"}, NotSent, "key_refused"),
         (401, {}, NotSent, "key_refused"),
+        (401, {"code": "api_key_expired"}, NotSent, "key_refused"),
         (402, {"type": "card_error", "code": "insufficient_funds"}, Refused, "refused"),
         (403, {}, NotSent, "permission"),
+        (403, {"code": "api_key_expired"}, NotSent, "key_refused"),
         (404, {"code": "resource_missing"}, Refused, "not_found"),
+        (404, {}, Unknown, "unexpected_status"),
         (409, {"code": "idempotency_key_in_use"}, Unknown, "key_in_use"),
         (409, {}, Unknown, "key_in_use"),
         (429, {"code": "lock_timeout"}, Unknown, "lock_timeout"),
@@ -61,9 +72,12 @@ async def error_of(processor: StripeProcessor, intent: str = "pi_1", **more: Any
         (502, {"type": "api_error"}, Unknown, "server_error"),
         (503, {"type": "api_error"}, Unknown, "server_error"),
         (504, {"type": "api_error"}, Unknown, "server_error"),
+        (500, {"code": "charge_already_refunded"}, Unknown, "server_error"),
+        (302, {}, Unknown, "redirected"),
+        (304, {}, Unknown, "redirected"),
         (408, {}, Unknown, "unexpected_status"),
         (418, {}, Unknown, "unexpected_status"),
-        (424, {"code": "external_dependency_failed"}, Unknown, "unexpected_status"),
+        (424, {"code": "external_dependency_failed"}, Unknown, "dependency_failed"),
     ],
 )
 async def test_what_an_error_of_stripe_means(
@@ -101,7 +115,43 @@ async def test_the_sandbox_s_own_errors_mean_the_same(processor: StripeProcessor
     assert made(sandbox) == 1
 
 
-@pytest.mark.parametrize(("header", "seconds"), [("7", 7), ("", None), ("soon", None)])
+@pytest.mark.parametrize("status", ["401 Unauthorized", "403 Forbidden", "409 Conflict", "429 Too Many Requests", "451 Unavailable"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<html>Blocked by the firewall</html>",
+        "",
+        "{}",
+        "[]",
+        '{"error": "denied"}',
+        '{"error": null}',
+        '{"error": [1]}',
+        '{"error": {"type": ["x"]}}',
+    ],
+)
+async def test_a_page_of_something_in_between_says_nothing_of_the_key(connected: MakeProcessor, status: str, body: str) -> None:
+    """Above all it does not halt submitting, as a key that Stripe itself refuses does, and it does not claim that nothing was sent."""
+    async with serving(answering(status, body)) as server:
+        found = await error_of(connected(server.url))
+
+    assert type(found) is Unknown
+    assert found.reason in ("unexpected_answer", "unexpected_shape")
+
+
+@pytest.mark.parametrize("code", ["a\0b", "x" * 200, "\ud800", 7, {"a": 1}, ["charge_disputed"]])
+async def test_a_code_that_is_no_word_reaches_nobody_s_columns(processor: StripeProcessor, sandbox: Sandbox, code: Any) -> None:
+    paid(sandbox)
+    fault(sandbox, "refund.create", kind="status", status=400, body=json.dumps({"error": UNSPOKEN | {"code": code}}))
+
+    found = await error_of(processor)
+
+    assert (type(found), found.reason, found.code) == (Refused, "refused", "invalid_request_error")
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7), ("", None), ("soon", None), ("-1", None), ("1.5", None), ("99999999", 3_600), ("9" * 5_000, None), ("\xb2", None)],
+)
 async def test_a_wait_that_the_processor_asks_for_is_kept(connected: MakeProcessor, header: str, seconds: int | None) -> None:
     extra = f"Retry-After: {header}\r\n" if header else ""
     async with serving(answering("429 Too Many Requests", '{"error": {"type": "rate_limit_error"}}', extra=extra)) as server:
