@@ -19,6 +19,10 @@ def _disarmed() -> Iterator[None]:
     points.arm("")
 
 
+def names_in(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()]
+
+
 async def transaction(*names: str) -> None:
     """A transaction that writes these."""
     with points.Transaction() as transaction:
@@ -138,7 +142,7 @@ async def test_a_file_of_rules_is_taken_by_whoever_gets_there_first(tmp_path: Pa
     await transaction("receipt")
     with pytest.raises(points.Crashed):
         await transaction("receipt")
-    assert [path.name for path in await asyncio.to_thread(list, tmp_path.iterdir())] == ["points.taken"]
+    assert names_in(tmp_path) == ["points.taken"]
     await transaction("receipt")
 
 
