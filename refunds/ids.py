@@ -28,8 +28,12 @@ class Prefix(StrEnum):
 
 def new_id(prefix: Prefix) -> str:
     """Return a new id such as ``rf_06f2...``: unique, unguessable in 74 bits, sorting by creation to the millisecond."""
-    millis = time.time_ns() // 1_000_000
-    value = (millis << 80) | secrets.randbits(80)
+    return id_of(prefix, time.time_ns() // 1_000_000, secrets.randbits(80))
+
+
+def id_of(prefix: Prefix, millis: int, bits: int) -> str:
+    """The id of a moment and 80 random bits: for workflows, which take both from their engine so that a replay makes the same id."""
+    value = (millis << 80) | bits
     digits: list[str] = []
     for _ in range(26):
         value, digit = divmod(value, 32)
@@ -43,6 +47,11 @@ def is_id(value: object, *prefixes: Prefix) -> bool:
         return False
     head, _, tail = value.partition("_")
     return head in prefixes and len(tail) == 26 and all(c in _ALPHABET for c in tail)
+
+
+def reconciliation_workflow_id(run_id: str) -> str:
+    """The Temporal workflow id of a reconciliation that somebody asked for; a scheduled one has the schedule's."""
+    return f"reconciliation-{run_id}"
 
 
 def workflow_id(refund_id: str) -> str:

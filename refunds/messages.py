@@ -11,6 +11,9 @@ WORKFLOW_TYPE = "RefundWorkflow"
 READING_WORKFLOW = "PaymentReadingWorkflow"
 """Reads one payment live on the payments queue, for whoever holds no processor key. Input: ``StepInput`` with the payment's surrogate as ``message``."""
 
+RECONCILIATION_WORKFLOW = "ReconciliationWorkflow"
+"""Compares a window of the processor's refunds with our record. Input: :class:`ReconciliationInput`."""
+
 QUEUE_REFUNDS = "refunds"
 QUEUE_CLASSIFY = "classify"
 QUEUE_PAYMENTS = "payments"
@@ -37,6 +40,9 @@ class Step:
     SUBMIT = "submit"
     RECONCILE = "reconcile"
     SETTLE = "settle"
+    RECONCILE_BEGIN = "begin_reconciliation"
+    RECONCILE_PAGES = "reconcile_pages"
+    RECONCILE_CANCEL = "cancel_reconciliation"
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,35 @@ class StepInput:
     kind: str = ""
     message: str = ""
     detail: str = ""
+
+
+@dataclass(frozen=True)
+class ReconciliationInput:
+    """A reconciliation that is stored already (``run``), or one to begin over the last ``window_s`` seconds."""
+
+    run: str = ""
+    window_s: int = 0
+
+
+@dataclass(frozen=True)
+class ReconciliationStep:
+    """The input of a reconciliation's steps. ``begun_by`` is the run that begins it, as an operator finds it in Temporal."""
+
+    run: str
+    window_s: int = 0
+    begun_by: str = ""
+
+
+@dataclass(frozen=True)
+class ReconciliationProgress:
+    """How far a reconciliation has come. ``over``: nothing is left to do."""
+
+    run: str
+    phase: str
+    pages: int = 0
+    compared: int = 0
+    differences: int = 0
+    over: bool = False
 
 
 @dataclass(frozen=True)

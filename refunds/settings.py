@@ -59,6 +59,15 @@ class Settings(BaseSettings):
     stripe_connect_timeout_s: Seconds = 3
     stripe_read_timeout_s: Seconds = 20
 
+    # Events of Stripe, received by the API: the secrets of its endpoints, comma separated, so that old and new ones overlap while they are rotated.
+    stripe_webhook_secrets: SecretStr | None = None
+    webhook_tolerance_s: int = Field(default=300, ge=1, le=86_400)
+    # How they are worked off, by the payments role: waits double from the first to the longest; an event of no payment of ours is given up after so many.
+    webhook_every_s: Seconds = 1
+    webhook_retry_initial_s: Seconds = 2
+    webhook_retry_max_s: Seconds = 6 * 3600
+    webhook_unmatched_after: int = Field(default=20, ge=1, le=1_000)
+
     # Submitting.
     submit_send_within_s: Seconds = 2
     submit_safe_window_s: Annotated[float, Field(gt=0, lt=86_400)] = 23 * 3600
@@ -70,6 +79,7 @@ class Settings(BaseSettings):
     pending_poll_max_s: Seconds = 12 * 3600
     pending_give_up_s: Seconds = 45 * 86_400
     held_recheck_s: Seconds = 60
+    held_release_per_s: Annotated[float, Field(gt=0, le=1_000)] = 5
     parked_escalate_s: Seconds = 86_400
 
     # Customer text is encrypted under keys that this one wraps: 32 bytes, base64. Held by the API and the classify role.
@@ -96,6 +106,14 @@ class Settings(BaseSettings):
     sweep_every_s: Seconds = 5
     sweep_grace_s: Seconds = 5
 
+    # Reconciliation with the processor: what a run that begins every so often reaches back over. The deep one is how a failure after 45 days is seen.
+    reconcile_every_s: Seconds = 3600
+    reconcile_window_s: Seconds = 2 * 86_400
+    reconcile_deep_every_s: Seconds = 86_400
+    reconcile_deep_window_s: Seconds = 46 * 86_400
+    reconcile_grace_s: Seconds = 60
+    witness_every_s: Seconds = 30
+
     # Tests and demonstrations only; live mode refuses it.
     clock_shift_s: float = 0
     crash_points: str = ""
@@ -121,6 +139,8 @@ class Settings(BaseSettings):
             raise ValueError("STRIPE_API_BASE must not be set in live mode: live keys go to Stripe only")
         if self.classifier is ClassifierKind.MODEL and not self.model:
             raise ValueError("CLASSIFIER is model but MODEL is not set; name one, such as openai:gpt-5-mini")
+        if any(not secret.startswith("whsec_") for secret in self.webhook_secrets):
+            raise ValueError("STRIPE_WEBHOOK_SECRETS must be secrets of endpoints, each beginning with whsec_, separated by commas")
         if self.refunds_text_key is not None and len(self._decoded_text_key()) != 32:
             raise ValueError("REFUNDS_TEXT_KEY must be 32 bytes in base64; make one with: openssl rand -base64 32")
         return self
@@ -131,6 +151,12 @@ class Settings(BaseSettings):
             return base64.b64decode(self.refunds_text_key.get_secret_value(), validate=True)
         except binascii.Error:
             return b""
+
+    @property
+    def webhook_secrets(self) -> tuple[str, ...]:
+        """The secrets of Stripe's webhook endpoints, any of which may have signed an event."""
+        given = self.stripe_webhook_secrets.get_secret_value() if self.stripe_webhook_secrets else ""
+        return tuple(secret.strip() for secret in given.split(",") if secret.strip())
 
     @cached_property
     def text_key(self) -> bytes:
