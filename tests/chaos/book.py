@@ -1,0 +1,63 @@
+"""What the suite knows because it did it or was told so: payments it made, requests that were accepted, stops that were answered."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Payment:
+    """One payment at the sandbox. ``marks`` name what the suite itself did to it there, past the product."""
+
+    intent: str
+    order: str
+    customer: str
+    amount: int
+    currency: str
+    marks: set[str] = field(default_factory=set[str])
+    refunds: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One request that was answered 2xx."""
+
+    refund: str
+    key: str
+    errand: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One emergency stop: when its answer had come, when resuming was begun, and the refunds whose calls it listed. Seconds since the epoch."""
+
+    answered_at: float
+    resumed_at: float
+    listed: frozenset[str]
+
+
+@dataclass
+class Book:
+    """Kept for every refund of a run, so only what the checks need."""
+
+    payments: dict[str, Payment] = field(default_factory=dict[str, Payment])
+    accepted: dict[str, Accepted] = field(default_factory=dict[str, Accepted])
+    keys: dict[str, str] = field(default_factory=dict[str, str])
+    stops: list[Stop] = field(default_factory=list[Stop])
+    odd: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """What was seen to be wrong at once: the check's name, and what it was."""
+    told_no: dict[str, str] = field(default_factory=dict[str, str])
+    """Refunds of which an answer said that nothing will be sent, and that answer."""
+    answers: Counter[str] = field(default_factory=Counter[str])
+    repeated: Counter[str] = field(default_factory=Counter[str])
+    begun: int = 0
+    """Refunds asked for so far."""
+
+    def accept(self, errand: int, kind: str, payment: Payment, key: str, refund: str) -> None:
+        """Note a 2xx. Two answers to one key that name two refunds are wrong at once."""
+        known = self.keys.setdefault(key, refund)
+        if known != refund:
+            self.odd.append(("one_key_two_refunds", f"the key {key} was answered with {known} and with {refund}"))
+        if refund not in self.accepted:
+            self.accepted[refund] = Accepted(refund, key, errand, kind)
+            payment.refunds.append(refund)

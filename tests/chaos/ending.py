@@ -1,0 +1,98 @@
+"""After the storm: faults are lifted, people settle what is parked, and everything that was accepted comes to its end."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+
+from tests.chaos.book import Book
+from tests.chaos.people import People
+from tests.chaos.stand import Stand
+
+LOOK_EVERY_S = 0.5
+UNSETTLED = ("received", "classified", "approved", "held", "submitting", "parked")
+"""Statuses in which nothing may stay once all faults are lifted."""
+_PAGE = 500
+
+
+async def lift(stand: Stand, people: People) -> None:
+    """No fault is left: everything runs, the sandbox disturbs nothing and sends what it held back, nothing is stopped."""
+    await stand.calm()
+    await people.control("DELETE", "/faults")
+    await people.control("POST", "/webhooks/release", {})
+    answer = await people.call("olga", "PUT", "/v1/controls", {"state": "running", "reason": "the faults are over"})
+    if answer.status_code != 200:
+        raise RuntimeError(f"resuming was answered {answer.status_code}: {answer.text[:300]}")
+
+
+async def settle(stand: Stand, people: People, book: Book, say: Callable[[str], None], *, within_s: float) -> Counter[str]:
+    """Wait until nothing is under way, settling what is parked; how many are in which status then."""
+    until, told = time.monotonic() + within_s, 0.0
+    settled: Counter[str] = Counter()
+    while True:
+        standing = await standing_of(stand, book)
+        left = {status: count for status, count in standing.items() if status in UNSETTLED or status is None}
+        if not left or time.monotonic() > until:
+            return standing
+        if time.monotonic() - told > 5:
+            told = time.monotonic()
+            say("waiting for " + ", ".join(f"{count} {status}" for status, count in sorted(left.items())))
+        for refund in await _parked(stand, book):
+            settled[await settle_one(people, refund)] += 1
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def standing_of(stand: Stand, book: Book) -> Counter[str]:
+    """How many accepted refunds are in which status; one that does not exist is counted as ``missing``."""
+    found: Counter[str] = Counter()
+    for some in batches(list(book.accepted), _PAGE):
+        rows = await _rows(stand, "SELECT status, count(*) FROM refunds WHERE id = ANY(%s) GROUP BY status", some)
+        known = dict(rows)
+        found.update(known)
+        if missing := len(some) - sum(known.values()):
+            found["missing"] += missing
+    return found
+
+
+async def _parked(stand: Stand, book: Book) -> list[str]:
+    rows = await _rows(stand, "SELECT id FROM refunds WHERE status = 'parked' AND id = ANY(%s)", list(book.accepted))
+    return [refund for (refund,) in rows]
+
+
+async def _rows(stand: Stand, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    try:
+        return await asyncio.to_thread(stand.rows, query, *values)
+    except psycopg.OperationalError:
+        await stand.ready("postgres")
+        return await asyncio.to_thread(stand.rows, query, *values)
+
+
+async def settle_one(people: People, refund: str) -> str:
+    """What a settler does: look at the processor for our operation, name its refund, or have a second person say that there is none."""
+    view = await people.view(refund)
+    if view is None or view["status"] != "parked":
+        return "not parked"
+    operation = view["processor"]["operations"][-1]
+    truth = await people.truth(view["payment_id"])
+    said: dict[str, Any] = {"outcome": "not_refunded", "evidence": "not at the processor, all pages read"}
+    if operation["kind"] == "release":
+        if any(request["answered"] == 200 for request in truth["cancel_requests"]):
+            said = {"outcome": "refunded", "processor_refund_id": view["payment_id"], "evidence": "the authorisation is cancelled"}
+    else:
+        ours = [made for made in truth["refunds"] if made["metadata"].get("refunds_operation") == operation["id"]]
+        if ours:
+            said = {"outcome": "refunded", "processor_refund_id": ours[0]["id"], "evidence": "seen at the processor"}
+    outcome = ""
+    for who in ("sven", "sara") if said["outcome"] == "not_refunded" else ("sven",):
+        answer = await people.call(who, "POST", f"/v1/refunds/{refund}/settlement", said)
+        outcome = f"{said['outcome']} {answer.status_code}"
+    return outcome
+
+
+def batches(items: list[str], size: int) -> Iterator[list[str]]:
+    """The items, so many at a time."""
+    for first in range(0, len(items), size):
+        yield items[first : first + size]

@@ -1,0 +1,280 @@
+"""What goes wrong: each planned fault is carried out once so many refunds have been asked for, whatever state the machine is in then."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from refunds.messages import Message
+from tests.chaos.book import Book, Stop
+from tests.chaos.links import Mood
+from tests.chaos.load import SMALL, Doing
+from tests.chaos.people import GaveUp, People
+from tests.chaos.plan import Errand, Fault
+from tests.chaos.stand import Stand
+
+RECOVERY_S = 60.0
+LOOK_EVERY_S = 0.05
+STOP_SETTLES_S = 0.05
+MIDWAY_ERRANDS = 10_000_000
+"""Errands of the measurement are numbered from here, apart from those of the load."""
+
+
+@dataclass
+class Recovery:
+    """One worker killed while a call to the processor was under way: seconds until the refund had its receipt."""
+
+    refund: str
+    since_kill_s: float
+    since_ready_s: float
+
+
+@dataclass
+class Done:
+    """What was carried out."""
+
+    kinds: Counter[str] = field(default_factory=Counter[str])
+    void: Counter[str] = field(default_factory=Counter[str])
+    """Faults that met nothing: a crash point nobody reached, a run that was not there."""
+    recoveries: list[Recovery] = field(default_factory=list[Recovery])
+    last: str = ""
+
+
+class Faults:
+    """Carries faults out. Those that last go on beside the next ones; one part is hurt by one fault at a time."""
+
+    def __init__(self, stand: Stand, people: People, book: Book, say: Callable[[str], None], *, run: str) -> None:
+        self.stand = stand
+        self.people = people
+        self.book = book
+        self.done = Done()
+        self._say = say
+        self._run = run
+        self._parts: dict[str, asyncio.Lock] = {}
+        self._stop = asyncio.Lock()
+        self._temporal: Client | None = None
+
+    async def carry_out(self, faults: list[Fault], over: asyncio.Event) -> None:
+        """All of them in order, each when the load has come to its place, or is over."""
+        async with asyncio.TaskGroup() as lasting:
+            for fault in faults:
+                while self.book.begun < fault.at and not over.is_set():
+                    await _pause()
+                self.done.last = str(fault)
+                self.done.kinds[fault.kind] += 1
+                task = lasting.create_task(self._one(fault))
+                if fault.kind == "kill_in_mid_call":
+                    await task  # measured in peace: nothing else goes wrong meanwhile
+
+    async def _one(self, fault: Fault) -> None:
+        try:
+            await getattr(self, fault.kind)(fault, **fault.details)
+        except (TimeoutError, GaveUp) as error:
+            self.book.odd.append(("did_not_recover", f"after fault {fault}: {error or type(error).__name__}"))
+
+    def _void(self, fault: Fault) -> None:
+        self.done.void[fault.kind] += 1
+
+    def _lock(self, part: str) -> asyncio.Lock:
+        return self._parts.setdefault(part, asyncio.Lock())
+
+    # --- processes -------------------------------------------------------------------------------------------------------------------
+
+    async def kill(self, fault: Fault, part: str) -> None:
+        """kill -9; it is started again by itself."""
+        async with self._lock(part):
+            await self.stand.kill(part)
+            await self.stand.ready(part)
+
+    async def kill_while_starting(self, fault: Fault, part: str, seconds: float) -> None:
+        """Killed, and killed again on its way up."""
+        async with self._lock(part):
+            await self.stand.kill(part)
+            await asyncio.sleep(seconds)
+            await self.stand.kill(part)
+            await self.stand.ready(part)
+
+    async def freeze(self, fault: Fault, part: str, seconds: float) -> None:
+        """Stands still, then goes on as if nothing had been."""
+        async with self._lock(part):
+            pid = self.stand.freeze(part)
+            await asyncio.sleep(seconds)
+            self.stand.thaw(part, pid)
+
+    async def crash_at(self, fault: Fault, rule: str, seconds: float) -> None:
+        """Whoever reaches the named point first dies there, or stands still for a while."""
+        async with self._lock("points"):
+            self.stand.arm(rule)
+            until = time.monotonic() + seconds
+            while self.stand.armed and time.monotonic() < until:
+                await _pause()
+            if not self.stand.disarm():
+                self._void(fault)
+            elif "=freeze" in rule:
+                await asyncio.sleep(seconds)
+                for part in ("worker", "api"):
+                    self.stand.thaw(part, self.stand.stack.pid(part))
+
+    async def kill_in_mid_call(self, fault: Fault, ms: int) -> None:
+        """The worker dies while the processor works; measured is how long it takes until the refund has its receipt."""
+        async with self._lock("worker"):
+            parts = ("postgres", "temporal", "sandbox", "api", "worker")
+            await self.stand.ready(*parts)
+            errand = Errand(MIDWAY_ERRANDS + fault.number, "kill_in_mid_call", 1, 0, f"{self._run}/{fault.number}")
+            doing = Doing(errand, self.people, self.book, self._run)
+            payment = await doing.pay(doing.amount(SMALL))
+            held = {"on": "refund.create", "match": {"payment_intent": payment.intent}, "times": 1, "fault": {"kind": "delay", "ms": ms}}
+            await self.people.control("POST", "/faults", held)
+            refund = await doing.ask(payment, doing.body(payment, payment.amount))
+            until = time.monotonic() + RECOVERY_S
+            while not (await self.people.truth(payment.intent))["create_requests"]:
+                if time.monotonic() > until:
+                    self._void(fault)  # another fault keeps it from being sent, such as a stop
+                    return
+                await _pause()
+            await self.stand.kill("worker")
+            killed = time.monotonic()
+            await self.stand.ready("worker")
+            ready = time.monotonic()
+            assert refund is not None
+            while not await self._has_receipt(refund):
+                if time.monotonic() > killed + RECOVERY_S:
+                    raise TimeoutError(f"{refund} has no receipt {RECOVERY_S:.0f} s after its worker was killed in mid-call")
+                await _pause()
+            now = time.monotonic()
+            self.done.recoveries.append(Recovery(refund, round(now - killed, 3), round(max(0.0, now - ready), 3)))
+
+    async def _has_receipt(self, refund: str) -> bool:
+        view = await self.people.view(refund)
+        return view is not None and any(operation["refund_id"] for operation in view["processor"]["operations"])
+
+    # --- connections -----------------------------------------------------------------------------------------------------------------
+
+    async def cut(self, fault: Fault, link: str) -> None:
+        """Every connection of a link is reset."""
+        self.stand.links[link].cut()
+
+    async def _for_a_while(self, link: str, mood: Mood, seconds: float) -> None:
+        async with self._lock(link):
+            self.stand.links[link].feel(mood)
+            await asyncio.sleep(seconds)
+            self.stand.links[link].feel(Mood.PASSING)
+
+    async def refuse(self, fault: Fault, link: str, seconds: float) -> None:
+        """Nobody gets through."""
+        await self._for_a_while(link, Mood.REFUSING, seconds)
+
+    async def stall(self, fault: Fault, link: str, seconds: float) -> None:
+        """Everything is late."""
+        await self._for_a_while(link, Mood.STALLING, seconds)
+
+    async def swallow(self, fault: Fault, link: str, seconds: float) -> None:
+        """What is asked arrives, what is answered does not."""
+        await self._for_a_while(link, Mood.SWALLOWING, seconds)
+
+    async def end_sessions(self, fault: Fault, login: str) -> None:
+        """The database ends the sessions of one login."""
+        await asyncio.to_thread(self.stand.end_sessions, login)
+
+    # --- the processor ---------------------------------------------------------------------------------------------------------------
+
+    async def disturb_create(self, fault: Fault, /, **ordered: Any) -> None:
+        """The next requests to create a refund meet this."""
+        await self._order("refund.create", ordered["fault"], ordered["times"])
+
+    async def disturb_reading(self, fault: Fault, /, on: str, **ordered: Any) -> None:
+        """The next readings meet this."""
+        await self._order(on, ordered["fault"], ordered["times"])
+
+    async def disturb_webhooks(self, fault: Fault, /, seconds: float, *, reverse: bool, **ordered: Any) -> None:
+        """The next events come twice, late, never, or after those that happened later."""
+        await self._order("webhook", ordered["fault"], ordered["times"])
+        await asyncio.sleep(seconds)
+        await self.people.control("POST", "/webhooks/release", {"reverse": reverse})
+
+    async def _order(self, on: str, fault: list[dict[str, Any]], times: int) -> None:
+        await self.people.control("POST", "/faults", {"on": on, "times": times, "fault": fault})
+
+    # --- operators -------------------------------------------------------------------------------------------------------------------
+
+    async def stop(self, fault: Fault, seconds: float) -> None:
+        """The emergency stop, and its end."""
+        async with self._stop:
+            said = {"state": "stopped", "reason": f"fault {fault.number}"}
+            answer = await self.people.call("olga", "PUT", "/v1/controls", said)
+            answered_at = time.time()
+            if answer.status_code != 200:
+                self.book.odd.append(("unexpected_answer", f"the stop was answered {answer.status_code}: {answer.text[:200]}"))
+                return
+            await asyncio.sleep(seconds)
+            resumed_at = time.time()
+            await self.people.call("olga", "PUT", "/v1/controls", said | {"state": "running"})
+            listed = frozenset(call["refund"] for call in answer.json()["calls_in_flight"])
+            self.book.stops.append(Stop(answered_at, resumed_at, listed))
+
+    async def end_run(self, fault: Fault, how: str, pick: float) -> None:
+        """An operator terminates, cancels or resets a run that is under way."""
+        try:
+            client = await self._client()
+            found = [run async for run in client.list_workflows("WorkflowType='RefundWorkflow' AND ExecutionStatus='Running'", limit=50)]
+            if not found:
+                self._void(fault)
+                return
+            run = found[int(pick * len(found))]
+            handle = client.get_workflow_handle(run.id, run_id=run.run_id)
+            if how == "terminate":
+                await handle.terminate("chaos")
+            elif how == "cancel":
+                await handle.cancel(rpc_timeout=timedelta(seconds=5))
+            else:
+                await self._reset(client, run.id, run.run_id)
+        except (RPCError, RuntimeError):
+            self._void(fault)
+
+    async def _reset(self, client: Client, workflow: str, run: str) -> None:
+        history = await client.get_workflow_handle(workflow, run_id=run).fetch_history()
+        completed = [event.event_id for event in history.events if event.HasField("workflow_task_completed_event_attributes")]
+        if completed:
+            await client.workflow_service.reset_workflow_execution(_reset_request(client.namespace, workflow, run, completed[0]))
+
+    async def raw_signal(self, fault: Fault, name: str, pick: float) -> None:
+        """Somebody with access to Temporal alone sends a message that nothing recorded backs."""
+        refunds = list(self.book.accepted)
+        if not refunds:
+            self._void(fault)
+            return
+        refund = refunds[int(pick * len(refunds))]
+        try:
+            handle = (await self._client()).get_workflow_handle(f"refund-{refund}")
+            await handle.signal(name, Message(id=f"dc_{Random(fault.number).randbytes(8).hex()}"), rpc_timeout=timedelta(seconds=5))
+        except (RPCError, RuntimeError):
+            self._void(fault)
+
+    async def _client(self) -> Client:
+        if self._temporal is None:
+            self._temporal = await Client.connect(self.stand.url("temporal"))
+        return self._temporal
+
+
+def _reset_request(namespace: str, workflow: str, run: str, event: int) -> Any:
+    return ResetWorkflowExecutionRequest(
+        namespace=namespace,
+        workflow_execution=WorkflowExecution(workflow_id=workflow, run_id=run),
+        reason="chaos",
+        workflow_task_finish_event_id=event,
+        request_id=f"chaos-{run}",
+    )
+
+
+async def _pause() -> None:
+    """Between two looks."""
+    await asyncio.sleep(LOOK_EVERY_S)

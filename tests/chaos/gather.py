@@ -1,0 +1,97 @@
+"""Collecting the facts, a few payments at a time, so that ten thousand refunds need no more memory than one."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from refunds.clock import rfc3339
+from tests.chaos.book import Book, Payment
+from tests.chaos.ending import batches
+from tests.chaos.people import People
+from tests.chaos.stand import Stand
+from tests.chaos.truth import EVENTUAL, Facts, Violation, judge
+
+AT_ONCE = 50
+TELL_EVERY_S = 5.0
+_LEDGER = "SELECT refund_id, refund_version, type, at, data FROM ledger WHERE refund_id = ANY(%s) ORDER BY refund_id, refund_version"
+_EXTERNAL = """SELECT p.processor_payment, r.id, r.amount FROM processor_refunds r JOIN payments p ON p.id = r.payment_id
+    WHERE p.processor_payment = ANY(%s) AND r.operation_id IS NULL"""
+
+
+class Gathering:
+    """Reads the product's record and the sandbox's truth of every payment of a run."""
+
+    def __init__(self, stand: Stand, people: People, book: Book) -> None:
+        self._stand = stand
+        self._people = people
+        self._book = book
+
+    async def facts(self, intents: list[str]) -> AsyncIterator[Facts]:
+        """The facts of these payments, one after the other."""
+        posts = self._stand.links["worker-sandbox"].posts
+        for some in batches(intents, AT_ONCE):
+            payments = [self._book.payments[intent] for intent in some]
+            refunds = [refund for payment in payments for refund in payment.refunds]
+            ledgers = await self._ledgers(refunds)
+            external = await self._external(some)
+            views = dict(zip(refunds, await asyncio.gather(*(self._people.view(refund) for refund in refunds)), strict=True))
+            for payment in payments:
+                yield await self._of(payment, views, ledgers, external.get(payment.intent, {}), posts)
+
+    async def _of(
+        self,
+        payment: Payment,
+        views: dict[str, Any],
+        ledgers: dict[str, list[dict[str, Any]]],
+        external: dict[str, int],
+        posts: dict[str, list[float]],
+    ) -> Facts:
+        truth = await self._people.truth(payment.intent)
+        mine = {refund: view for refund in payment.refunds if (view := views[refund]) is not None}
+        return Facts(
+            intent=payment.intent,
+            captured=0 if "authorised" in payment.marks else payment.amount,
+            marks=frozenset(payment.marks),
+            accepted=tuple(payment.refunds),
+            creates=truth["create_requests"],
+            cancels=truth["cancel_requests"],
+            refunds=truth["refunds"],
+            views=mine,
+            ledgers={refund: ledgers.get(refund, []) for refund in mine},
+            external=external,
+            posts=posts,
+            stops=tuple(self._book.stops),
+            told_no={refund: self._book.told_no[refund] for refund in payment.refunds if refund in self._book.told_no},
+        )
+
+    async def _ledgers(self, refunds: list[str]) -> dict[str, list[dict[str, Any]]]:
+        found: dict[str, list[dict[str, Any]]] = {}
+        for refund, version, kind, at, data in await asyncio.to_thread(self._stand.rows, _LEDGER, refunds):
+            found.setdefault(refund, []).append({"refund_version": version, "type": kind, "at": rfc3339(at), "data": data})
+        return found
+
+    async def _external(self, intents: list[str]) -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = {}
+        for intent, refund, amount in await asyncio.to_thread(self._stand.rows, _EXTERNAL, intents):
+            found.setdefault(intent, {})[refund] = amount
+        return found
+
+    async def judge_all(self, say: Callable[[str], None], *, again_within_s: float) -> list[Violation]:
+        """Everything that is wrong. What may still be on its way is looked at again until it is right, or time is over."""
+        until, told = time.monotonic() + again_within_s, 0.0
+        pending, found = list(self._book.payments), list[Violation]()
+        while True:
+            wrong = [violation for violation in await self._judge(pending) if violation not in found]
+            again = {violation.where for violation in wrong if violation.check in EVENTUAL}
+            found += [violation for violation in wrong if violation.where not in again]
+            if not again or time.monotonic() > until:
+                return found + [violation for violation in wrong if violation.where in again]
+            if time.monotonic() - told > TELL_EVERY_S:
+                told = time.monotonic()
+                say(f"looking again at {len(again)} payments whose record is not yet the truth")
+            pending = sorted(again)
+            await asyncio.sleep(1)
+
+    async def _judge(self, intents: list[str]) -> list[Violation]:
+        return [violation async for facts in self.facts(intents) for violation in judge(facts)]

@@ -1,0 +1,77 @@
+"""What a run did and found: as plain JSON for ``.local/chaos.json``, and in words."""
+
+from collections import Counter
+from typing import Any
+
+from rich.console import Console
+
+from tests.chaos.run import Result
+
+SHOWN = 20
+
+
+def quantile(values: list[float], share: float) -> float | None:
+    """The value below which that share of the values lies (nearest rank); ``None`` of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, -(-round(share * 1000) * len(ordered) // 1000) - 1))]
+
+
+def figures(result: Result) -> dict[str, Any]:
+    """Everything about a run, as JSON takes it."""
+    since_kill = [recovery.since_kill_s for recovery in result.done.recoveries]
+    since_ready = [recovery.since_ready_s for recovery in result.done.recoveries]
+    return {
+        "seed": result.plan.seed,
+        "refunds": result.plan.refunds,
+        "faults": result.plan.faults,
+        "accepted": len(result.book.accepted),
+        "payments": len(result.book.payments),
+        "seconds": result.seconds,
+        "faults_by_kind": dict(sorted(result.done.kinds.items())),
+        "faults_that_met_nothing": dict(sorted(result.done.void.items())),
+        "stops": len(result.book.stops),
+        "calls_repeated_by_clients": dict(sorted(result.book.repeated.items())),
+        "answers": dict(sorted(result.book.answers.items())),
+        "endings": dict(sorted(result.standing.items())),
+        "recovery_after_a_worker_killed_in_mid_call_s": {
+            "samples": len(since_kill),
+            "p50": quantile(since_kill, 0.5),
+            "p99": quantile(since_kill, 0.99),
+            "longest": max(since_kill, default=None),
+            "p50_since_the_next_worker_was_ready": quantile(since_ready, 0.5),
+        },
+        "violations_by_check": dict(sorted(Counter(violation.check for violation in result.violations).items())),
+        "violations": [{"check": v.check, "where": v.where, "what": v.what} for v in result.violations],
+    }
+
+
+def replay(result: Result) -> str:
+    """The command that does the same again."""
+    return f"make chaos REFUNDS={result.plan.refunds} FAULTS={result.plan.faults} SEED={result.plan.seed}"
+
+
+def show(console: Console, found: dict[str, Any], again: str) -> None:
+    """The same in words."""
+
+    def line(title: str, values: Any) -> None:
+        text = ", ".join(f"{name} {value}" for name, value in values.items()) if isinstance(values, dict) else str(values)
+        console.print(f"{title:<22} {text or 'none'}", markup=False)
+
+    line("seed", found["seed"])
+    line("refunds", f"{found['refunds']} asked for, {found['accepted']} accepted, {found['payments']} payments")
+    line("ended as", found["endings"])
+    line("faults", found["faults_by_kind"])
+    line("  that met nothing", found["faults_that_met_nothing"])
+    line("repeated by clients", found["calls_repeated_by_clients"])
+    recovery = found["recovery_after_a_worker_killed_in_mid_call_s"]
+    line("worker killed mid-call", f"{recovery['samples']} times; seconds to the receipt: p50 {recovery['p50']}, p99 {recovery['p99']}")
+    line("seconds", found["seconds"])
+    for violation in found["violations"][:SHOWN]:
+        console.print(f"WRONG  {violation['check']}  {violation['where']}: {violation['what']}", markup=False)
+    if found["violations"]:
+        line("wrong", found["violations_by_check"])
+        console.print(f"Seed {found['seed']}. The same again: {again}", markup=False)
+    else:
+        console.print("Nothing lost, nothing twice, nothing guessed.")

@@ -1,0 +1,121 @@
+"""One run from beginning to end: the stack, the load with the faults beside it, the end, the checks."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from deploy.local.progress import Reporter
+from tests.chaos.book import Book
+from tests.chaos.ending import lift, settle
+from tests.chaos.faults import Done, Faults
+from tests.chaos.gather import Gathering
+from tests.chaos.load import carry_out
+from tests.chaos.people import People
+from tests.chaos.plan import Errand, Plan
+from tests.chaos.stand import Stand, running
+from tests.chaos.truth import Violation
+
+TELL_EVERY_S = 5.0
+CALL_PATIENCE_S = 90.0
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much at once, and how long for."""
+
+    lanes: int = 12
+    settle_within_s: float = 240
+    agree_within_s: float = 60
+    keep: bool = False
+
+
+@dataclass
+class Result:
+    """What was done and found."""
+
+    plan: Plan
+    book: Book
+    done: Done
+    home: str
+    standing: Counter[str] = field(default_factory=Counter[str])
+    violations: list[Violation] = field(default_factory=list[Violation])
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+
+async def run(plan: Plan, bounds: Bounds, reporter: Reporter, say: Callable[[str], None]) -> Result:
+    """Carry the plan out. Raises what kept the stack from starting; what the product did wrong is in the result."""
+    async with running(reporter, keep=bounds.keep) as stand:
+        book = Book()
+        people = People(stand, book, patience_s=CALL_PATIENCE_S)
+        # Ids of one run do not depend on its seed alone: the sandbox and the store are new each time, and the seed's stream is the load's.
+        faults = Faults(stand, people, book, say, run=f"c{plan.seed}")
+        result = Result(plan, book, faults.done, str(stand.stack.home))
+        try:
+            await people.hire(plan.clients)
+            await _storm(plan, bounds, faults, people, book, result, say)
+            await _end(stand, people, bounds, result, say)
+        finally:
+            await people.close()
+        return result
+
+
+async def _storm(
+    plan: Plan, bounds: Bounds, faults: Faults, people: People, book: Book, result: Result, say: Callable[[str], None]
+) -> None:
+    over, errands = asyncio.Event(), plan.errands()
+    async with _timed(result, "load"), _telling(plan, book, faults.done, say), asyncio.TaskGroup() as group:
+        troubles = group.create_task(faults.carry_out(plan.troubles(), over))
+        lanes = [group.create_task(_lane(errands, people, book, f"c{plan.seed}")) for _ in range(bounds.lanes)]
+        await asyncio.gather(*lanes)
+        over.set()
+        await troubles
+
+
+async def _lane(errands: Iterator[Errand], people: People, book: Book, run_name: str) -> None:
+    for errand in errands:
+        await carry_out(errand, people, book, run_name)
+
+
+async def _end(stand: Stand, people: People, bounds: Bounds, result: Result, say: Callable[[str], None]) -> None:
+    say("all faults are over: resuming, settling, waiting for the rest")
+    async with _timed(result, "settling"):
+        await lift(stand, people)
+        result.standing = await settle(stand, people, result.book, say, within_s=bounds.settle_within_s)
+    say("checking against the sandbox's truth")
+    async with _timed(result, "checking"):
+        gathering = Gathering(stand, people, result.book)
+        result.violations = [Violation(check, "seen at once", what) for check, what in result.book.odd]
+        result.violations += await gathering.judge_all(say, again_within_s=bounds.agree_within_s)
+
+
+@asynccontextmanager
+async def _timed(result: Result, what: str) -> AsyncIterator[None]:
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        result.seconds[what] = round(time.monotonic() - began, 1)
+
+
+@asynccontextmanager
+async def _telling(plan: Plan, book: Book, done: Done, say: Callable[[str], None]) -> AsyncIterator[None]:
+    """A line every few seconds while the load runs."""
+
+    async def tell() -> None:
+        while True:
+            await asyncio.sleep(TELL_EVERY_S)
+            carried = done.kinds.total()
+            say(
+                f"{book.begun:>6} of {plan.refunds} refunds asked for, {len(book.accepted)} accepted,"
+                f" {carried} of {plan.faults} faults, last {done.last or 'none'}"
+            )
+
+    telling = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)

@@ -1,0 +1,303 @@
+"""What must be true afterwards, of one payment at a time: pure functions over what was collected, so that each can be shown to notice what it is for.
+
+A check yields a sentence for everything that is wrong. ``tests/chaos/test_truth.py`` doctors the facts once for each.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from refunds.clock import parse_rfc3339
+from tests.chaos.book import Stop
+
+STATUS_PAGE = Path(__file__).parents[2] / "docs" / "status.md"
+OUT = frozenset({"succeeded", "pending", "requires_action"})
+"""States of a refund at the processor in which the money is out or on its way."""
+NOT_OUT = frozenset({"failed", "canceled"})
+SETTLED_BY_PEOPLE = "SETTLED_NOT_REFUNDED"
+WAITING = frozenset({"awaiting_consent", "awaiting_review", "pending"})
+"""Statuses in which a refund may be when everything is over, if it says until when."""
+LATE_S = 1.0
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Something that must never be, and where it was seen."""
+
+    check: str
+    where: str
+    what: str
+
+
+@dataclass
+class Facts:
+    """Everything about one payment. ``creates``, ``cancels`` and ``refunds`` are the sandbox's truth; ``views`` and ``ledgers`` are the product's, by refund."""
+
+    intent: str
+    captured: int
+    marks: frozenset[str]
+    accepted: tuple[str, ...]
+    creates: list[Json]
+    cancels: list[Json]
+    refunds: list[Json]
+    views: dict[str, Json]
+    ledgers: dict[str, list[Json]]
+    external: dict[str, int] = field(default_factory=dict[str, int])
+    """Refunds of others that the product knows of, with their amounts, by the processor's id."""
+    posts: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """When requests that move money left the worker, by idempotency key."""
+    stops: tuple[Stop, ...] = ()
+    told_no: dict[str, str] = field(default_factory=dict[str, str])
+
+    def operations(self) -> Iterator[tuple[Json, Json]]:
+        """Each view with each of its operations."""
+        for view in self.views.values():
+            for operation in view["processor"]["operations"]:
+                yield view, operation
+
+    def made_for(self, operation: str) -> list[Json]:
+        """The processor's refunds that carry the operation's id."""
+        return [made for made in self.refunds if made["metadata"].get("refunds_operation") == operation]
+
+    def made_for_refund(self, refund: str) -> list[Json]:
+        """The processor's refunds that carry the refund's id."""
+        return [made for made in self.refunds if made["metadata"].get("refunds_refund") == refund]
+
+
+def over_refunded(facts: Facts) -> Iterator[str]:
+    """The refunds of a payment never exceed what was captured; nor does the product ask for more than is left, where nobody else took any."""
+    out = sum(made["amount"] for made in facts.refunds if made["status"] in OUT)
+    if out > facts.captured:
+        yield f"{out} of {facts.captured} went back"
+    promised = sum(
+        view["amount"] or 0 for view in facts.views.values() if view["status"] in ("succeeded", "pending", "approved", "submitting")
+    )
+    if promised > facts.captured:
+        yield f"{promised} of {facts.captured} are recorded as refunded"
+    if not facts.marks:
+        for request in facts.creates:
+            if request["answered"] == 400:
+                yield f"a request was refused as wrong: {request['params']}"
+
+
+def refunded_twice(facts: Facts) -> Iterator[str]:
+    """An operation is at most one refund, by one key with one content; a refund of ours is at most one that did not fail."""
+    counted = Counter(made["metadata"].get("refunds_operation") for made in facts.refunds)
+    for operation, count in counted.items():
+        if operation is not None and count > 1:
+            yield f"the operation {operation} is {count} refunds"
+    for refund in facts.accepted:
+        alive = [made["id"] for made in facts.made_for_refund(refund) if made["status"] in OUT]
+        if len(alive) > 1:
+            yield f"{refund} is {alive}"
+    contents: dict[str, Json] = {}
+    for request in facts.creates:
+        if contents.setdefault(request["key"], request["params"]) != request["params"]:
+            yield f"the key {request['key']} was sent with another content"
+
+
+def unapproved(facts: Facts) -> Iterator[str]:
+    """Every request that moves money belongs to an operation of ours whose exact terms were approved by everybody who had to, before it was sent."""
+    by_key = {_key_of(operation): (view, operation) for view, operation in facts.operations()}
+    for request in [*facts.creates, *facts.cancels]:
+        if request["key"] not in by_key:
+            yield f"a request with the key {request['key']} belongs to no operation that is recorded"
+            continue
+        view, operation = by_key[request["key"]]
+        yield from _unapproved(facts, view, operation, request)
+
+
+def _unapproved(facts: Facts, view: Json, operation: Json, request: Json) -> Iterator[str]:
+    where = f"{view['id']} revision {operation['revision']}"
+    params = request["params"]
+    terms_hash = next((r["terms_hash"] for r in view["revisions"] if r["revision"] == operation["revision"]), None)
+    if operation["kind"] == "refund":
+        metadata = params.get("metadata", {})
+        sent = (int(params.get("amount", -1)), params.get("payment_intent"), metadata.get("refunds_terms"), metadata.get("refunds_refund"))
+        if sent != (operation["amount"], facts.intent, terms_hash, view["id"]):
+            yield f"{where}: what was sent is not what was approved: {params}"
+    intents = [entry for entry in facts.ledgers[view["id"]] if entry["type"] == "intent" and entry["data"]["operation"] == operation["id"]]
+    if len(intents) != 1:
+        yield f"{where}: {len(intents)} intents are recorded for {operation['id']}"
+        return
+    decisions = {decision["id"]: decision for decision in view["decisions"]}
+    consumed = [decisions[each] for each in intents[0]["data"]["consumed"] if each in decisions]
+    approving = [d for d in consumed if (d["verdict"], d["terms_hash"], d["revision"]) == ("approve", terms_hash, operation["revision"])]
+    if len(approving) != len(intents[0]["data"]["consumed"]) or not approving:
+        yield f"{where}: what was consumed does not approve these terms"
+    if any(parse_rfc3339(d["recorded_at"]) > parse_rfc3339(intents[0]["at"]) for d in approving):
+        yield f"{where}: it was approved after it was sent"
+    if operation["revision"] == view["revision"] and view["policy"] is not None:
+        yield from _unmet(where, view["policy"]["needs"], approving, view["request"]["requester"]["id"])
+
+
+def _unmet(where: str, needs: Json, approving: list[Json], requester: str) -> Iterator[str]:
+    kinds = Counter(decision["kind"] for decision in approving)
+    if needs["consent"] and not kinds["consent"]:
+        yield f"{where}: nobody consented"
+    if needs["review"] is None:
+        if not kinds["policy"] and not kinds["review"]:
+            yield f"{where}: neither the policy nor a person approved it"
+        return
+    persons = {decision["person"] for decision in approving if decision["kind"] == "review"}
+    if len(persons) < needs["review"]["people"]:
+        yield f"{where}: {len(persons)} of {needs['review']['people']} persons approved it"
+    if any((decision["recorded_by"] or {}).get("id") == requester for decision in approving if decision["kind"] == "review"):
+        yield f"{where}: whoever asked for it approved it"
+
+
+def lost(facts: Facts) -> Iterator[str]:
+    """What was accepted exists, and is final or says what it waits for and until when."""
+    for refund in facts.accepted:
+        view = facts.views.get(refund)
+        if view is None:
+            yield f"{refund} was accepted and does not exist"
+        elif not view["final"]:
+            until = view["answer_by"] or view["deadlines"]["next_due_at"]
+            if view["status"] not in WAITING:
+                yield f"{refund} is still {view['status']} ({view['code']}: {view['detail']})"
+            elif not view["next_step"] or not until:
+                yield f"{refund} is {view['status']} and does not say what it waits for, or until when"
+
+
+def record_broken(facts: Facts) -> Iterator[str]:
+    """Each refund's entries are gapless, its moves follow from each other by the table of the docs, and lead to where it stands."""
+    for refund, view in facts.views.items():
+        entries = facts.ledgers.get(refund, [])
+        versions = [entry["refund_version"] for entry in entries]
+        if versions != list(range(1, view["version"] + 1)):
+            yield f"{refund}: entries {versions} of version {view['version']}"
+        status = "received"
+        for entry in entries:
+            if entry["type"] != "status_changed":
+                continue
+            move = entry["data"]["from"], entry["data"]["to"]
+            if move[0] != status:
+                yield f"{refund}: it moved from {move[0]} while it was {status}"
+            if move not in moves():
+                yield f"{refund}: {move[0]} to {move[1]} is no move"
+            status = move[1]
+        if status != view["status"]:
+            yield f"{refund}: the record leads to {status}, and it is {view['status']}"
+
+
+def guessed(facts: Facts) -> Iterator[str]:
+    """A refund is failed only when the processor said no or two persons said that nothing was sent, and succeeded only when it is there."""
+    moved = bool(facts.marks & {"fails_later"})
+    for refund in facts.views:
+        for entry in facts.ledgers.get(refund, []):
+            if entry["type"] != "status_changed":
+                continue
+            before, after = entry["data"]["from"], entry["data"]["to"]
+            if (before, after) == ("failed", "succeeded"):
+                yield f"{refund} was taken for failed and had succeeded"
+            if (
+                (before, after) == ("succeeded", "failed")
+                and not moved
+                and not any(m["status"] in NOT_OUT for m in facts.made_for_refund(refund))
+            ):
+                yield f"{refund} was taken for succeeded and had failed"
+            if after == "succeeded" and not facts.made_for_refund(refund):
+                yield f"{refund} was taken for succeeded and is not at the processor"
+
+
+def differs(facts: Facts) -> Iterator[str]:
+    """What is recorded is what is true at the processor: status, amount, ids, and nothing there that nothing here knows."""
+    for refund, view in facts.views.items():
+        made = facts.made_for_refund(refund)
+        out = [each for each in made if each["status"] in OUT]
+        done = [each for each in made if each["status"] == "succeeded"]
+        cancelled = any(request["answered"] == 200 for request in facts.cancels)
+        expected = {
+            "succeeded": len(done) == 1,
+            "pending": len(out) == 1 and not done,
+            "released": cancelled and not made,
+            "failed": not out,
+        }.get(view["status"], not out and (view["status"] in ("parked", "submitting") or not made))
+        if not expected:
+            states = {each["id"]: each["status"] for each in made}
+            yield f"{refund} is recorded as {view['status']} ({view['code']}), and at the processor {states or 'nothing'} of it is there"
+        recorded = {operation["refund_id"] for operation in view["processor"]["operations"]} - {None}
+        if recorded != {each["id"] for each in made}:
+            yield f"{refund}: recorded as {sorted(recorded)}, at the processor {sorted(each['id'] for each in made)}"
+    for made in facts.refunds:
+        ours = made["metadata"].get("refunds_refund")
+        if ours is not None and ours not in facts.views:
+            yield f"{made['id']} carries {ours}, which was never accepted"
+
+
+def unseen(facts: Facts) -> Iterator[str]:
+    """Refunds that somebody made past us are known, with their amounts."""
+    for made in facts.refunds:
+        if "refunds_refund" not in made["metadata"] and facts.external.get(made["id"]) != made["amount"]:
+            yield f"{made['id']} over {made['amount']} was made past us, and is recorded as {facts.external.get(made['id'])}"
+
+
+def sent_after_no(facts: Facts) -> Iterator[str]:
+    """After an answer that nothing will be sent, nothing is."""
+    for refund, answer in facts.told_no.items():
+        view = facts.views.get(refund)
+        if view is None:
+            continue
+        keys = {_key_of(operation) for operation in view["processor"]["operations"]}
+        if view["status"] not in ("denied", "withdrawn", "expired") or any(
+            request["key"] in keys for request in facts.creates + facts.cancels
+        ):
+            yield f"{refund}: {answer}; now it is {view['status']}"
+
+
+def sent_while_stopped(facts: Facts) -> Iterator[str]:
+    """Between a stop's answer and the resume no call leaves, except those that had started and were listed."""
+    for view, operation in facts.operations():
+        times = facts.posts.get(_key_of(operation), [])
+        for stop in facts.stops:
+            if view["id"] in stop.listed:
+                continue
+            if late := [sent for sent in times if stop.answered_at < sent < stop.resumed_at]:
+                yield f"{view['id']}: a call left {late[0] - stop.answered_at:.2f} s after a stop had answered"
+            opened = [parse_rfc3339(attempt["opened_at"]).timestamp() for attempt in operation["attempts"]]
+            if any(stop.answered_at < moment < stop.resumed_at for moment in opened):
+                yield f"{view['id']}: an attempt was opened after a stop had answered"
+
+
+def sent_too_late(facts: Facts) -> Iterator[str]:
+    """An attempt that was not sent by its time is void: no call leaves later, and there are no more calls than attempts."""
+    for view, operation in facts.operations():
+        times = sorted(facts.posts.get(_key_of(operation), []))
+        limits = [parse_rfc3339(attempt["send_by"]).timestamp() for attempt in operation["attempts"]]
+        if len(times) > len(limits):
+            yield f"{view['id']}: {len(times)} calls for {len(limits)} attempts"
+        elif times and limits and times[-1] > max(limits) + LATE_S:
+            yield f"{view['id']}: a call left {times[-1] - max(limits):.2f} s after the last attempt had lapsed"
+
+
+CHECKS: dict[str, Callable[[Facts], Iterator[str]]] = {
+    check.__name__: check
+    for check in (
+        *(over_refunded, refunded_twice, unapproved, lost, record_broken, guessed, differs, unseen),
+        *(sent_after_no, sent_while_stopped, sent_too_late),
+    )
+}
+EVENTUAL = frozenset({"lost", "differs", "unseen"})
+"""Checks of what may still be on its way when everything else is over; looked at again for a while."""
+
+
+def judge(facts: Facts) -> list[Violation]:
+    """Everything that is wrong with one payment."""
+    return [Violation(name, facts.intent, what) for name, check in CHECKS.items() for what in check(facts)]
+
+
+@cache
+def moves() -> frozenset[tuple[str, str]]:
+    """Every move that ``docs/status.md`` draws."""
+    return frozenset(re.findall(r"^    (\w+) --> (\w+): ", STATUS_PAGE.read_text(), re.MULTILINE))
+
+
+def _key_of(operation: Json) -> str:
+    return f"refunds-{operation['kind']}-test-{operation['id']}"
