@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from deploy.sandbox import disputes, payments, refunds, schedule, truth
+from deploy.sandbox import disputes, payments, refunds, schedule, seed, truth
 from deploy.sandbox.api import StripeApi
 from deploy.sandbox.apikeys import ApiKeys
 from deploy.sandbox.currency import check_currency
@@ -72,6 +72,7 @@ class Control:
             ("POST", "/payments", self.payments),
             ("POST", "/refunds", self.make_refund),
             ("POST", "/refunds/{id}", self.move_refund),
+            ("POST", "/seed", self.seed),
             ("POST", "/disputes", self.open_dispute),
             ("POST", "/disputes/{id}", self.move_dispute),
             ("GET", "/faults", self.read_faults),
@@ -132,6 +133,14 @@ class Control:
             reason, pending = given.get("failure_reason"), given.get("pending_reason")
             body = refunds.move(self._work(), request.path_params["id"], given["status"], reason, pending)
         return JSONResponse(body)
+
+    async def seed(self, request: Request) -> Response:
+        """A list of refunds made long ago; all or none. Thousands a second, one call at a time: nothing else is served meanwhile."""
+        given = await _json(request)
+        if not isinstance(given, list) or not all(isinstance(item, dict) for item in given):
+            raise ValueError("a list of refunds")
+        with self._state.transaction():
+            return JSONResponse({"made": seed.refunds_of_old(self._work(), given)})
 
     async def open_dispute(self, request: Request) -> Response:
         given = await _json(request)

@@ -100,12 +100,7 @@ def make(work: Work, stored: Stored, amount: int, reason: str | None, tags: dict
         card = charge["payment_method_details"]["type"] == "card"
         status, pending_reason = ("pending", "insufficient_funds") if card else ("failed", None)
     body = objects.refund(charge=charge, amount=amount, reason=reason, metadata=tags, status=status, transaction=None, now=work.now)
-    if status == "pending":
-        body["pending_reason"] = pending_reason or "processing"
-    if status == "failed":
-        body["failure_reason"] = plan.get("failure_reason") or "insufficient_funds"
-    if status == "requires_action":
-        body["next_action"] = {"type": "display_details"}
+    describe(body, plan.get("failure_reason") or ("insufficient_funds" if status == "failed" else None), pending_reason)
     if _has_left(body):
         body["balance_transaction"] = _transact(work, body, -amount, "refund")
     work.state.insert(body, charge=charge["id"], payment_intent=charge["payment_intent"], customer=charge["customer"])
@@ -119,6 +114,17 @@ def make(work: Work, stored: Stored, amount: int, reason: str | None, tags: dict
         delay = plan.get("after_ms")
         work.state.plan(work.state.clock.now_ms() + (_DEFAULT_DELAY_MS if delay is None else delay), body["id"], action)
     return body
+
+
+def describe(body: Body, failure_reason: str | None, pending_reason: str | None = None) -> None:
+    """Adds the fields that a refund has in its status and in no other."""
+    status = body["status"]
+    if status in ("failed", "canceled"):
+        body["failure_reason"] = failure_reason or ("unknown" if status == "failed" else "merchant_request")
+    elif status == "pending":
+        body["pending_reason"] = pending_reason or "processing"
+    elif status == "requires_action":
+        body["next_action"] = {"type": "display_details"}
 
 
 def _count(work: Work, charge: Body, amount: int) -> None:
@@ -179,14 +185,9 @@ def move(work: Work, refund_id: str, status: str, failure_reason: str | None = N
         if name in body:
             previous[name] = body.pop(name)
     body["status"] = status
-    if status in ("failed", "canceled"):
-        body["failure_reason"] = failure_reason or ("unknown" if status == "failed" else "merchant_request")
-        if "failure_balance_transaction" in previous:
-            body["failure_balance_transaction"] = previous["failure_balance_transaction"]
-    elif status == "pending":
-        body["pending_reason"] = pending_reason or "processing"
-    elif status == "requires_action":
-        body["next_action"] = {"type": "display_details"}
+    describe(body, failure_reason, pending_reason)
+    if status in ("failed", "canceled") and "failure_balance_transaction" in previous:
+        body["failure_balance_transaction"] = previous["failure_balance_transaction"]
     _book_change(work, body, had_left)
     work.state.save(body)
     if delta:

@@ -150,19 +150,15 @@ class State:
             choices = [value] if isinstance(value, str) else value
             where.append(f"{name} IN ({', '.join('?' * len(choices))})" if len(choices) > 1 else f"{name} = ?")
             values.extend(choices)
-        bounds: list[int] = []
-        for name, bound in page.created.items():
-            where.append(f"created {_OPERATORS[name]} ?")
-            bounds.append(bound)
-        for cursor, operator in ((page.after, "<"), (page.before, ">")):
-            if cursor is not None:
-                where.append(f"(created, seq) {operator} (?, ?)")
-                bounds.extend(cursor)
         direction = "ASC" if page.before is not None else "DESC"
-        rows = self.db.execute(
-            f"SELECT body FROM objects WHERE {' AND '.join(where)} ORDER BY created {direction}, seq {direction} LIMIT ?",
-            (*values, *bounds, page.limit + 1),
-        ).fetchall()
+        rows: list[tuple[str]] = []
+        for stretch, bounds in _stretches(page):
+            rows += self.db.execute(
+                f"SELECT body FROM objects WHERE {' AND '.join([*where, stretch])} ORDER BY created {direction}, seq {direction} LIMIT ?",
+                (*values, *bounds, page.limit + 1 - len(rows)),
+            ).fetchall()
+            if len(rows) > page.limit:
+                break
         found = [self._load(row[0]) for row in rows[: page.limit]]
         if page.before is not None:
             found.reverse()
@@ -210,7 +206,23 @@ class State:
         return loaded
 
 
-_OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+def _stretches(page: Page) -> list[tuple[str, tuple[int, int]]]:
+    """Where a page lies, as conditions that an index seeks by: behind a cursor first the rest of its second, then what is beyond that second.
+
+    One condition on (created, seq), or the window's bound beside the cursor's, would make SQLite read all pages before this one again.
+    """
+    first = max([-_EVER, *(bound + (name == "gt") for name, bound in page.created.items() if name in ("gt", "gte"))])
+    last = min([_EVER, *(bound - (name == "lt") for name, bound in page.created.items() if name in ("lt", "lte"))])
+    cursor, sign = (page.before, ">") if page.before is not None else (page.after, "<")
+    if cursor is None:
+        return [("created BETWEEN ? AND ?", (first, last))]
+    created, seq = cursor
+    beyond = (max(first, created + 1), last) if page.before is not None else (first, min(last, created - 1))
+    same_second = [(f"created = ? AND seq {sign} ?", (created, seq))] if first <= created <= last else []
+    return [*same_second, ("created BETWEEN ? AND ?", beyond)]
+
+
+_EVER = 2**62
 _encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
