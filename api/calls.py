@@ -121,9 +121,12 @@ TheCall = Annotated[Call, Depends(Call)]
 _ONCE = ("authorization", "idempotency-key", "content-type", "content-length", "transfer-encoding")
 
 
-def unambiguous(headers: Headers) -> None:
-    """Raise ``AMBIGUOUS_HEADER`` for a header that stands twice, or two that contradict each other: a proxy may have believed the other one."""
-    doubled = next((name for name in _ONCE if len(headers.getlist(name)) > 1), None)
+def unambiguous(headers: Headers, *more: str) -> None:
+    """Raise ``AMBIGUOUS_HEADER`` for a header that stands twice, or two that contradict each other: a proxy may have believed the other one.
+
+    ``more`` are headers, besides those of every call, that may stand once.
+    """
+    doubled = next((name for name in (*_ONCE, *more) if len(headers.getlist(name)) > 1), None)
     if doubled is None and "content-length" in headers and "transfer-encoding" in headers:
         doubled = "content-length"
     if doubled is not None:

@@ -39,14 +39,15 @@ class Problem(BaseModel):
     errors: list[ProblemField] = Field(default_factory=list[ProblemField])
 
 
-_EVERY_CALL = (Code.UNAUTHENTICATED, Code.FORBIDDEN, Code.RATE_LIMITED, Code.STORE_UNAVAILABLE, Code.INTERNAL)
+_EVERY_KEY = (Code.UNAUTHENTICATED, Code.FORBIDDEN)
+_EVERY_CALL = (Code.RATE_LIMITED, Code.STORE_UNAVAILABLE, Code.INTERNAL)
 _EVERY_BODY = (Code.MALFORMED_JSON, Code.BODY_TOO_LARGE, Code.INVALID_FIELD, Code.UNKNOWN_FIELD)
 
 
-def errors(*codes: Code, body: bool = False) -> dict[int | str, dict[str, Any]]:
-    """The error answers of a call: its own codes, those of every call and, with ``body``, those of every body."""
+def errors(*codes: Code, body: bool = False, key: bool = True) -> dict[int | str, dict[str, Any]]:
+    """The error answers of a call: its own codes, those of every call, with ``body`` those of every body, and those of a key unless it carries none."""
     by_status: dict[int | str, list[Code]] = {}
-    for code in dict.fromkeys((*codes, *(_EVERY_BODY if body else ()), *_EVERY_CALL)):
+    for code in dict.fromkeys((*codes, *(_EVERY_BODY if body else ()), *(_EVERY_KEY if key else ()), *_EVERY_CALL)):
         by_status.setdefault(http_status(code), []).append(code)
     return {
         status: {
@@ -75,6 +76,18 @@ KEY_HEADER = {
     ]
 }
 """The header that makes asking safe to repeat."""
+
+
+def sent_by_stripe(model: type[BaseModel]) -> dict[str, Any]:
+    """The description of an event: its body, and the header that signs it."""
+    signature = {
+        "name": "Stripe-Signature",
+        "in": "header",
+        "required": True,
+        "description": '`t=<seconds since 1970>,v1=<HMAC-SHA256 of "t.body" in hex>`, as https://docs.stripe.com/webhooks describes.',
+        "schema": {"type": "string"},
+    }
+    return takes(model) | {"parameters": [signature]}
 
 
 def describe(app: FastAPI) -> None:

@@ -22,6 +22,9 @@ class Metrics:
         )
         self._open = Gauge("refunds_open", "Refunds that are not final, by status.", ("status",), registry=self._registry)
         self._accepted = Counter("refunds_accepted", "Refunds accepted, by kind of request.", ("kind",), registry=self._registry)
+        self._events = Counter(
+            "refunds_webhook_events", "Signed events received, by what became of them.", ("outcome",), registry=self._registry
+        )
         self._store_up = Gauge("refunds_store_up", "Whether the last look at the database succeeded.", registry=self._registry)
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
@@ -32,6 +35,10 @@ class Metrics:
     def accepted(self, kind: str) -> None:
         """Count one accepted request."""
         self._accepted.labels(kind).inc()
+
+    def event(self, outcome: str) -> None:
+        """Count one properly signed event."""
+        self._events.labels(outcome).inc()
 
     def render(self, open_by_status: Mapping[str, int] | None) -> bytes:
         """The text form; ``None`` when the database could not be asked."""

@@ -22,6 +22,10 @@ class Code(StrEnum):
     FORBIDDEN = "FORBIDDEN"
     NOT_FOUND = "NOT_FOUND"
     METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
+    SIGNATURE_MISSING = "SIGNATURE_MISSING"
+    SIGNATURE_INVALID = "SIGNATURE_INVALID"
+    SIGNATURE_EXPIRED = "SIGNATURE_EXPIRED"
+    WEBHOOKS_NOT_CONFIGURED = "WEBHOOKS_NOT_CONFIGURED"
     IDEMPOTENCY_KEY_REQUIRED = "IDEMPOTENCY_KEY_REQUIRED"
     IDEMPOTENCY_KEY_REUSED = "IDEMPOTENCY_KEY_REUSED"
     # money
@@ -94,6 +98,7 @@ class Code(StrEnum):
     PROCESSOR_FAILED = "PROCESSOR_FAILED"
     OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
     RESPONSE_MISMATCH = "RESPONSE_MISMATCH"
+    REFUNDED_TWICE = "REFUNDED_TWICE"
     IDEMPOTENCY_CONFLICT = "IDEMPOTENCY_CONFLICT"
     STATUS_UNKNOWN = "STATUS_UNKNOWN"
     PENDING_TOO_LONG = "PENDING_TOO_LONG"
@@ -127,6 +132,19 @@ CATALOGUE: dict[Code, Meaning] = {
     _C.FORBIDDEN: Meaning(403, "This key does not hold the role the call needs.", "Use a key with the named role."),
     _C.NOT_FOUND: Meaning(404, "There is nothing at this address.", "Check the address against the API description."),
     _C.METHOD_NOT_ALLOWED: Meaning(405, "This address does not take that method.", "Use a method the API description names."),
+    _C.SIGNATURE_MISSING: Meaning(400, "The Stripe-Signature header is missing.", "Only the processor sends here; it signs each event."),
+    _C.SIGNATURE_INVALID: Meaning(
+        400, "The signature is not of this body with any secret of ours.", "Compare STRIPE_WEBHOOK_SECRETS with the endpoint's secret."
+    ),
+    _C.SIGNATURE_EXPIRED: Meaning(
+        400, "The event was signed too long ago.", "Have it sent again, which signs it anew; check this machine's clock."
+    ),
+    _C.WEBHOOKS_NOT_CONFIGURED: Meaning(
+        503,
+        "No secret of an endpoint is configured; nothing was stored.",
+        "Set STRIPE_WEBHOOK_SECRETS; events are sent again by themselves.",
+        retryable=True,
+    ),
     _C.IDEMPOTENCY_KEY_REQUIRED: Meaning(
         400,
         "The Idempotency-Key header is missing or malformed.",
@@ -245,6 +263,9 @@ CATALOGUE: dict[Code, Meaning] = {
     ),
     _C.OUTCOME_UNKNOWN: Meaning(0, "Nobody can know yet whether the money moved.", "Look in the processor's dashboard, then settle."),
     _C.RESPONSE_MISMATCH: Meaning(0, "The processor's answer is not what was approved.", "Compare in the dashboard, then settle."),
+    _C.REFUNDED_TWICE: Meaning(
+        0, "The processor shows more than one refund of one operation.", "Compare in the dashboard; recover what is too much, then settle."
+    ),
     _C.IDEMPOTENCY_CONFLICT: Meaning(
         0, "The processor knows our key with other content.", "Look the refund up in the dashboard, then settle."
     ),

@@ -1,0 +1,241 @@
+"""The inbox of events: each is stored once by the processor's id before it is acknowledged, and worked off separately, as often as it takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    DateTime,
+    Double,
+    Integer,
+    Text,
+    and_,
+    any_,
+    bindparam,
+    exists,
+    func,
+    literal,
+    literal_column,
+    null,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.events import REFUND_EVENTS, EventState, ProcessorEvent, WhyIgnored
+from refunds.processor import RefundState
+from refunds.status import Status
+from store.changes import tell
+from store.sql import Query
+from store.tables import events, operations, payments, processor_refunds, refunds
+
+RUNBOOK = "docs/runbooks/webhooks.md"
+ALERT_AFTER = 8
+"""How often an event about a payment of ours may come to nothing before a person is told; told again each time that number doubles."""
+
+_KEEP = Query(upsert(events).on_conflict_do_nothing(index_elements=["id"]).returning(literal_column("1")))
+
+
+async def keep(connection: AsyncConnection, at: datetime, event: ProcessorEvent, *, processor: str, ignored: WhyIgnored | None) -> bool:
+    """Store an event; false when it is stored already, and then nothing changes. An ``ignored`` one is kept for the record and never worked on."""
+    kept = await _KEEP.first(
+        connection,
+        id=event.id,
+        processor=processor,
+        type=event.type,
+        account=event.account,
+        livemode=event.livemode,
+        api_version=event.api_version,
+        object_id=event.object_id,
+        processor_payment=event.processor_payment,
+        operation_id=event.operation,
+        facts=event.facts,
+        created_at=event.created_at,
+        received_at=at,
+        state=(EventState.IGNORED if ignored else EventState.WAITING).value,
+        due_at=at,
+        done_at=at if ignored else None,
+        outcome=ignored.value if ignored else None,
+        tries=0,
+        last_error=None,
+    )
+    return kept is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An event that is due. ``tries`` counts this one."""
+
+    id: str
+    processor: str
+    type: str
+    object_id: str | None
+    processor_payment: str | None
+    operation_id: str | None
+    facts: dict[str, Any]
+    tries: int
+
+
+_DUE = (
+    select(events.c.id)
+    .where(events.c.state == literal(EventState.WAITING.value), events.c.due_at <= bindparam("now", type_=DateTime(timezone=True)))
+    .order_by(events.c.due_at, events.c.id)
+    .limit(bindparam("limit", type_=Integer))
+    .with_for_update(skip_locked=True)
+)
+_ZERO = literal_column("0")
+_WAIT = func.make_interval(
+    *[_ZERO] * 6,
+    func.least(
+        bindparam("first", type_=Double) * func.power(literal_column("2", Double), func.least(events.c.tries, literal_column("30"))),
+        bindparam("longest", type_=Double),
+    ),
+)
+_TAKE = Query(
+    update(events)
+    .where(events.c.id.in_(_DUE.scalar_subquery()))
+    .values(
+        tries=events.c.tries + literal_column("1"),
+        due_at=bindparam("now", type_=DateTime(timezone=True)) + _WAIT,
+    )
+    .returning(
+        events.c.id,
+        events.c.processor,
+        events.c.type,
+        events.c.object_id,
+        events.c.processor_payment,
+        events.c.operation_id,
+        events.c.facts,
+        events.c.tries,
+    )
+)
+
+
+async def take_due(connection: AsyncConnection, now: datetime, *, first: timedelta, longest: timedelta, limit: int = 100) -> list[Taken]:
+    """Take what is due, oldest first, leaving to others what they hold.
+
+    Each is due again by itself after ``first``, then twice as long each time, up to ``longest``: whoever dies over one has lost nothing, and one that nobody
+    can get done is no crash loop.
+    """
+    rows = await _TAKE.all(connection, now=now, first=first.total_seconds(), longest=longest.total_seconds(), limit=limit)
+    return [Taken(**row) for row in sorted(rows, key=lambda row: row["id"])]
+
+
+_PAYMENTS = Query(
+    select(payments.c.id)
+    .where(
+        payments.c.processor == bindparam("processor"),
+        or_(
+            payments.c.processor_payment == any_(bindparam("names", type_=ARRAY(Text))),
+            payments.c.id.in_(select(operations.c.payment_id).where(operations.c.id == bindparam("operation", type_=Text))),
+        ),
+    )
+    .order_by(payments.c.id)
+)
+
+
+async def payments_of(connection: AsyncConnection, event: Taken) -> list[str]:
+    """The payments of ours that an event is about: by the processor's ids of payment or charge, and by our operation (field report 19)."""
+    names = [name for name in (event.processor_payment, event.facts.get("charge")) if name]
+    rows = await _PAYMENTS.all(connection, processor=event.processor, names=names, operation=event.operation_id)
+    return [row["id"] for row in rows]
+
+
+_STANDING = {
+    RefundState.PENDING.value: (Status.PENDING,),
+    RefundState.REQUIRES_ACTION.value: (Status.PENDING,),
+    RefundState.SUCCEEDED.value: (Status.SUCCEEDED,),
+    RefundState.FAILED.value: (Status.FAILED,),
+    RefundState.CANCELED.value: (Status.FAILED,),
+}
+_RECORDED = Query(
+    select(processor_refunds.c.raw_state, processor_refunds.c.amount, processor_refunds.c.currency, refunds.c.status, operations.c.id)
+    .outerjoin(operations, operations.c.id == processor_refunds.c.operation_id)
+    .outerjoin(refunds, refunds.c.id == operations.c.refund_id)
+    .where(processor_refunds.c.id == bindparam("refund"))
+)
+_COUNTED = Query(
+    select(func.coalesce(func.sum(processor_refunds.c.amount), literal_column("0"))).where(
+        processor_refunds.c.payment_id == any_(bindparam("payments", type_=ARRAY(Text))),
+        processor_refunds.c.state.not_in([literal(state.value) for state in RefundState if not state.counts]),
+    )
+)
+_UNDER_WAY = Query(
+    select(literal_column("1"))
+    .select_from(operations)
+    .join(refunds, refunds.c.id == operations.c.refund_id)
+    .where(operations.c.id == bindparam("operation"), refunds.c.status == literal(Status.SUBMITTING.value))
+)
+
+
+async def says_nothing_new(connection: AsyncConnection, event: Taken, found: Sequence[str]) -> bool:
+    """Whether the record already says what an event of these payments says, so that nothing needs to be read.
+
+    ``charge.refunded`` names no refund; the refunds themselves come with events of their own, by id. It is only asked whether all that it counts is recorded.
+    """
+    if event.type not in REFUND_EVENTS:
+        total = event.facts.get("amount_refunded")
+        return total is not None and total == await _COUNTED.value(connection, payments=list(found))
+    row = await _RECORDED.first(connection, refund=event.object_id)
+    if row is None or any(row[name] != event.facts.get(name) for name in ("amount", "currency")):
+        return False
+    if row["raw_state"] != event.facts.get("status"):
+        return False
+    return row["id"] is None or row["status"] in _STANDING.get(row["raw_state"], ())
+
+
+async def awaits_its_receipt(connection: AsyncConnection, event: Taken) -> bool:
+    """Whether an event is about a refund whose own answer is probably being recorded this moment."""
+    return event.operation_id is not None and await _UNDER_WAY.first(connection, operation=event.operation_id) is not None
+
+
+_END = Query(
+    update(events)
+    .where(events.c.id == any_(bindparam("ids", type_=ARRAY(Text))), events.c.state != literal(EventState.DONE.value))
+    .values(state=bindparam("to"), done_at=bindparam("at"), outcome=bindparam("how"), last_error=null())
+)
+_FAILED = Query(update(events).where(events.c.id == bindparam("event")).values(last_error=bindparam("error")))
+
+
+async def done(connection: AsyncConnection, ids: Sequence[str], now: datetime, outcome: str) -> None:
+    """Mark events as dealt with."""
+    if ids:
+        await _END.do(connection, ids=list(ids), to=EventState.DONE.value, at=now, how=outcome)
+
+
+async def give_up(connection: AsyncConnection, event: Taken, now: datetime) -> None:
+    """Keep an event whose payment never became known as ``unmatched``, and tell a person (field report 21)."""
+    await _END.do(connection, ids=[event.id], to=EventState.UNMATCHED.value, at=now, how="no such payment")
+    await tell(connection, "event_unmatched", now, event=event.id, type=event.type, tries=event.tries, runbook=RUNBOOK)
+
+
+async def went_wrong(connection: AsyncConnection, event: Taken, now: datetime, error: str) -> None:
+    """Note what kept an event from being done, and tell a person when that goes on: it is tried again by itself, ever less often (field report 24)."""
+    await _FAILED.do(connection, event=event.id, error=error[:200])
+    if event.tries >= ALERT_AFTER and event.tries % ALERT_AFTER == 0 and (event.tries // ALERT_AFTER).bit_count() == 1:
+        await tell(connection, "event_failing", now, event=event.id, type=event.type, tries=event.tries, error=error[:200], runbook=RUNBOOK)
+
+
+_HINTS = Query(
+    select(events.c.id)
+    .where(
+        events.c.processor == bindparam("processor"),
+        events.c.state == any_(bindparam("open", type_=ARRAY(Text))),
+        or_(
+            events.c.processor_payment == bindparam("name"),
+            events.c.facts["charge"].astext == bindparam("name"),
+            exists().where(and_(operations.c.id == events.c.operation_id, operations.c.payment_id == bindparam("payment"))),
+        ),
+    )
+    .order_by(events.c.id)
+)
+_OPEN = [EventState.WAITING.value, EventState.UNMATCHED.value]
+
+
+async def hints_of(connection: AsyncConnection, *, processor: str, payment_id: str, name: str) -> list[str]:
+    """The events about a payment that are not dealt with: a reading that begins after this answers them all, whatever any clock says."""
+    return [row["id"] for row in await _HINTS.all(connection, processor=processor, open=_OPEN, name=name, payment=payment_id)]
