@@ -1,7 +1,7 @@
 """The comparison itself: a page of the processor's refunds against our record, in one statement, whatever the page's size."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -49,11 +49,21 @@ class Finding:
     refund_id: str | None
     moved: bool
     ours: dict[str, Any]
+    charge: str | None = None
+    look: str | None = None
 
     @property
     def evidence(self) -> dict[str, Any]:
         """What either side says, for a discrepancy."""
-        return {"ours": self.ours, "theirs": theirs(self.refund)}
+        return {"ours": self.ours, "theirs": theirs(self.refund), "look": self.look}
+
+    def now(self, refund: ProcessorRefund) -> "Finding":
+        """The same finding with the refund as it was read later."""
+        return replace(self, refund=refund)
+
+    def unexplained(self) -> "Finding":
+        """The same finding after a live look at its payment that did not resolve it."""
+        return replace(self, look="a live look at the payment did not bring the two together")
 
 
 def theirs(refund: ProcessorRefund) -> dict[str, Any]:
@@ -156,10 +166,10 @@ async def compare(
         for place, refund in enumerate(refunds)
     ]
     rows = await _COMPARE.all(connection, page=page, run=run, processor=processor, young=young)
-    return [_finding(row, refunds[row["place"]]) for row in rows]
+    return [_finding(row, refunds[row["place"]], charges.get(refunds[row["place"]].id)) for row in rows]
 
 
-def _finding(row: Row, refund: ProcessorRefund) -> Finding:
+def _finding(row: Row, refund: ProcessorRefund, charge: str | None) -> Finding:
     ours = {
         "refund": row["refund_id"],
         "status": row["refund_status"],
@@ -168,4 +178,4 @@ def _finding(row: Row, refund: ProcessorRefund) -> Finding:
         "currency": row["our_currency"],
         "state": row["recorded_state"],
     }
-    return Finding(Verdict(row["verdict"]), refund, row["payment_id"], row["refund_id"], bool(row["moved"]), ours)
+    return Finding(Verdict(row["verdict"]), refund, row["payment_id"], row["refund_id"], bool(row["moved"]), ours, charge)

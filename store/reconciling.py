@@ -233,7 +233,8 @@ class Reconciling:
     async def compare_again(self, run: Run, findings: Sequence[Finding]) -> list[Finding]:
         """What of these findings still differs, after their payments were looked at."""
         async with self.database.begin() as connection:
-            refunds, charges = [finding.refund for finding in findings], dict[str, str]()
+            refunds = [finding.refund for finding in findings]
+            charges = {finding.refund.id: finding.charge for finding in findings if finding.charge is not None}
             found = await compare(connection, refunds, charges, run=run.id, processor=run.processor, young=self.database.clock.now())
             return [finding for finding in found if finding.verdict not in NO_DIFFERENCE]
 
