@@ -146,7 +146,7 @@ class StripeApi:
             answer = self._refusal(error, request.request_id)
         else:
             answer = self._work(request, faults) if kept is None else _replay(kept, request.request_id)
-        if key is not None and kept is None and answer.original is not None:
+        if key is not None and kept is None and answer.original is not None and "forget_key" not in faults:
             kept = Kept(answer.status, answer.content, request.request_id)
             self._keys.keep(key, request.method, request.path, request.canonical, kept)
         if log is not None:
@@ -167,6 +167,7 @@ class StripeApi:
             request.params,
             request.args,
             "hide" in faults,
+            faults.get("outcome"),
         )
         fields = faults["alter"]["fields"] if "alter" in faults else {}
         if request.route.op == "refund.create" and "amount" in fields:

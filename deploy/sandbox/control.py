@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from deploy.sandbox import disputes, payments, refunds, schedule, seed, truth
+from deploy.sandbox import disputes, lives, payments, refunds, schedule, seed, truth
 from deploy.sandbox.api import StripeApi
 from deploy.sandbox.apikeys import ApiKeys
 from deploy.sandbox.currency import check_currency
@@ -127,8 +127,8 @@ class Control:
     async def move_refund(self, request: Request) -> Response:
         given = await _json(request)
         _strict(given, {"status", "failure_reason", "pending_reason"}, ("status",))
-        if given["status"] not in refunds.STATUSES:
-            raise ValueError(f"status is one of {sorted(refunds.STATUSES)}")
+        if given["status"] not in lives.STATUSES:
+            raise ValueError(f"status is one of {sorted(lives.STATUSES)}")
         with self._state.transaction():
             reason, pending = given.get("failure_reason"), given.get("pending_reason")
             body = refunds.move(self._work(), request.path_params["id"], given["status"], reason, pending)

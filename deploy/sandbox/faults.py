@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
+from deploy.sandbox import lives
 from deploy.sandbox.state import State, dumps
 
 Fault = dict[str, Any]
@@ -20,10 +21,12 @@ API_KINDS = {
     "hang": {"ms": int},
     "alter": {"fields": dict},
     "hide": {},
+    "outcome": dict.fromkeys(lives.FIELDS, object),
+    "forget_key": {},
 }
 WEBHOOK_KINDS = {"duplicate": {}, "delay": {"ms": int}, "drop": {}, "hold": {}}
 REQUIRED = {"status": ("status",), "delay": ("ms",), "hang": ("ms",), "alter": ("fields",)}
-MATCHES = ("payment_intent", "type", "key")
+MATCHES, WEBHOOK_MATCHES = ("payment_intent", "key"), ("payment_intent", "type")
 
 
 @dataclass(slots=True)
@@ -52,6 +55,8 @@ def _check(fault: Any, kinds: dict[str, dict[str, Any]]) -> None:
     for name in REQUIRED.get(kind, ()):
         if name not in fault:
             raise ValueError(f"fault {kind} needs {name}")
+    if kind == "outcome":
+        lives.check({name: value for name, value in fault.items() if name != "kind"})
 
 
 def _listed(fault: Any) -> list[Any]:
@@ -85,8 +90,9 @@ class Faults:
             raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
         if on not in ("any", WEBHOOK, *self._operations):
             raise ValueError(f"on is one of any, webhook, {', '.join(sorted(self._operations))}")
-        if not isinstance(match, dict) or set(match) - set(MATCHES):
-            raise ValueError(f"match holds {', '.join(MATCHES)}")
+        matches = WEBHOOK_MATCHES if on == WEBHOOK else MATCHES
+        if not isinstance(match, dict) or set(match) - set(matches):
+            raise ValueError(f"match holds {', '.join(matches)}")
         if times is not None and (not isinstance(times, int) or times < 1):
             raise ValueError("times is a positive whole number, or null for ever")
         for fault in _listed(wanted.get("fault")):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from deploy.sandbox import disputes, objects, refunds
+from deploy.sandbox import disputes, lives, objects
 from deploy.sandbox.currency import LARGEST_AMOUNT, check_currency, check_granularity
 from deploy.sandbox.errors import StripeError, invalid, missing_parameter, no_such
 from deploy.sandbox.objects import Body
@@ -248,7 +248,7 @@ def place(work: Work, wanted: dict[str, Any]) -> tuple[Body, Body | None]:
     if not all(isinstance(value, str) for value in (wanted.get("metadata") or {}).values()):
         raise ValueError("metadata values are strings")
     if wanted.get("refund_outcome"):
-        refunds.check_outcome(wanted["refund_outcome"])
+        lives.check(wanted["refund_outcome"])
     whole = captured is None
     intent = objects.payment_intent(
         intent_id=intent_id,

@@ -6,8 +6,9 @@ Statuses other than succeeded follow Stripe's documentation of asynchronous refu
 
 from typing import Any
 
-from deploy.sandbox import currency, objects
+from deploy.sandbox import currency, lives, objects
 from deploy.sandbox.errors import StripeError, invalid, no_such
+from deploy.sandbox.lives import COUNTED
 from deploy.sandbox.objects import Body
 from deploy.sandbox.params import boolean, integer, metadata, reject_unknown, text
 from deploy.sandbox.state import Stored
@@ -15,13 +16,8 @@ from deploy.sandbox.words import words
 from deploy.sandbox.work import Call, Work
 
 REASONS = ("duplicate", "fraudulent", "requested_by_customer")
-COUNTED = frozenset({"pending", "requires_action", "succeeded"})
-"""Statuses whose money is counted in the charge's amount_refunded; failed and canceled give it back."""
-STATUSES = COUNTED | {"failed", "canceled"}
-PENDING_REASONS = ("charge_pending", "insufficient_funds", "processing")
 _CREATE = words("""amount charge currency customer expand instructions_email metadata origin payment_intent reason
     refund_application_fee reverse_transfer""")
-_DEFAULT_DELAY_MS = 1000
 
 
 def charge_to_refund(call: Call) -> Stored:
@@ -61,7 +57,7 @@ def create(call: Call) -> Body:
     tags = metadata(call.params, {})
     stored = charge_to_refund(call)
     amount = refundable_amount(call, stored.body, amount)
-    return make(call, stored, amount, reason, tags)
+    return make(call, stored, amount, reason, tags, call.life)
 
 
 def refundable_amount(work: Work, charge: Body, amount: int | None) -> int:
@@ -92,9 +88,12 @@ def refundable_amount(work: Work, charge: Body, amount: int | None) -> int:
     return amount
 
 
-def make(work: Work, stored: Stored, amount: int, reason: str | None, tags: dict[str, str]) -> Body:
-    """Makes a refund of a checked amount: the refund, the charge's new total, the balance and the events."""
-    charge, plan = stored.body, stored.extra.get("refund_outcome") or {}
+def make(work: Work, stored: Stored, amount: int, reason: str | None, tags: dict[str, str], life: dict[str, Any] | None = None) -> Body:
+    """Makes a refund of a checked amount: the refund, the charge's new total, the balance and the events.
+
+    It lives as `life` says, else as its payment's refunds do (`deploy.sandbox.lives`).
+    """
+    charge, plan = stored.body, life or stored.extra.get("refund_outcome") or {}
     status, pending_reason = plan.get("initial", "succeeded"), plan.get("pending_reason")
     if status == "succeeded" and not _enough(work, charge["currency"], amount):
         card = charge["payment_method_details"]["type"] == "card"
@@ -109,11 +108,16 @@ def make(work: Work, stored: Stored, amount: int, reason: str | None, tags: dict
         _count(work, charge, amount)
     if status == "failed":
         work.emit("refund.failed", body)
-    if "then" in plan:
-        action = {"status": plan["then"], "failure_reason": plan.get("failure_reason")}
-        delay = plan.get("after_ms")
-        work.state.plan(work.state.clock.now_ms() + (_DEFAULT_DELAY_MS if delay is None else delay), body["id"], action)
+    plan_next(work, body["id"], lives.steps(plan))
     return body
+
+
+def plan_next(work: Work, refund_id: str, steps: list[lives.Step]) -> None:
+    """Plans the first of the steps that are left; what comes after it is planned when it has happened."""
+    if steps:
+        first, *rest = steps
+        action = {"status": first["status"], "failure_reason": first.get("failure_reason"), "rest": rest}
+        work.state.plan(work.state.clock.now_ms() + lives.delay_ms(first), refund_id, action)
 
 
 def describe(body: Body, failure_reason: str | None, pending_reason: str | None = None) -> None:
@@ -259,16 +263,3 @@ def refund_charge(call: Call) -> Body:
     """POST /v1/charges/{charge}/refund: the oldest path, which answers with the charge (recorded)."""
     create_on_charge(call)
     return call.state.expect("charge", call.args[0])
-
-
-def check_outcome(plan: dict[str, Any]) -> None:
-    """Raises ValueError unless a payment's `refund_outcome` setting can be followed."""
-    unknown = set(plan) - {"initial", "then", "after_ms", "failure_reason", "pending_reason"}
-    if unknown:
-        raise ValueError(f"unknown in refund_outcome: {', '.join(sorted(unknown))}")
-    if plan.get("initial", "succeeded") not in STATUSES or plan.get("then", "succeeded") not in STATUSES:
-        raise ValueError(f"refund_outcome.initial and .then are of {', '.join(sorted(STATUSES))}")
-    if plan.get("pending_reason") not in (None, *PENDING_REASONS):
-        raise ValueError(f"refund_outcome.pending_reason is one of {', '.join(PENDING_REASONS)}")
-    if not isinstance(plan.get("after_ms", 0), int):
-        raise ValueError("refund_outcome.after_ms is a whole number of milliseconds")

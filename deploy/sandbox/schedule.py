@@ -3,8 +3,9 @@
 import asyncio
 import json
 import logging
+from typing import Any
 
-from deploy.sandbox import disputes, refunds
+from deploy.sandbox import disputes, lives, refunds
 from deploy.sandbox.state import State
 from deploy.sandbox.webhooks import Outbox
 from deploy.sandbox.work import Work
@@ -33,7 +34,7 @@ def run_due(state: State, outbox: Outbox) -> int:
         done += 1
 
 
-def _act(work: Work, object_id: str, action: dict[str, str | None]) -> None:
+def _act(work: Work, object_id: str, action: dict[str, Any]) -> None:
     status = str(action["status"])
     body = work.state.by_id(object_id)
     if body is None or body["status"] == status:
@@ -41,8 +42,9 @@ def _act(work: Work, object_id: str, action: dict[str, str | None]) -> None:
     if body["object"] == "dispute":
         if body["status"] not in disputes.CLOSED:
             disputes.move(work, object_id, status)
-    elif body["status"] in refunds.COUNTED:
+    elif body["status"] in lives.COUNTED:
         refunds.move(work, object_id, status, action.get("failure_reason"))
+        refunds.plan_next(work, object_id, action.get("rest") or [])
 
 
 async def run(state: State, outbox: Outbox) -> None:

@@ -6,7 +6,7 @@ sent and no balance is touched.
 
 from typing import Any
 
-from deploy.sandbox import objects, payments, refunds
+from deploy.sandbox import lives, objects, payments, refunds
 from deploy.sandbox.objects import Body
 from deploy.sandbox.words import words
 from deploy.sandbox.work import Work
@@ -42,8 +42,8 @@ def _check(item: dict[str, Any]) -> None:
         raise ValueError(f"a refund has a payment_intent and of {sorted(FIELDS)}; unknown: {sorted(unknown)}")
     if type(amount) is not int or amount < 1 or type(item.get("created", 0)) is not int:
         raise ValueError("amount is a positive whole number of minor units, created a whole number of seconds")
-    if status not in refunds.STATUSES or not all(isinstance(value, str) for value in metadata.values()):
-        raise ValueError(f"status is one of {sorted(refunds.STATUSES)}, metadata values are strings")
+    if status not in lives.STATUSES or not all(isinstance(value, str) for value in metadata.values()):
+        raise ValueError(f"status is one of {sorted(lives.STATUSES)}, metadata values are strings")
 
 
 def _charge(work: Work, first: dict[str, Any], total: int) -> Body:
@@ -72,7 +72,7 @@ def _made(work: Work, charge: Body, item: dict[str, Any]) -> str:
     )
     body["id"] = item.get("id") or body["id"]
     refunds.describe(body, item.get("failure_reason"))
-    if status in refunds.COUNTED:
+    if status in lives.COUNTED:
         charge["amount_refunded"] += item["amount"]
     if charge["amount_refunded"] > charge["amount_captured"]:
         raise ValueError(f"charge {charge['id']} has less than {item['amount']} left")

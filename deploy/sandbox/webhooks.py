@@ -12,6 +12,7 @@ import time
 import httpx
 
 from deploy.sandbox.faults import WEBHOOK, Faults
+from deploy.sandbox.objects import Body
 from deploy.sandbox.state import State
 from deploy.sandbox.words import words
 
@@ -53,11 +54,12 @@ class Outbox:
     def wants(self, kind: str) -> bool:
         return self.url is not None and kind in DELIVERED
 
-    def add(self, event_id: str, kind: str) -> None:
-        """Queues an event's delivery, disturbed by a webhook fault that matches its type."""
+    def add(self, event_id: str, kind: str, subject: Body) -> None:
+        """Queues an event's delivery, disturbed by a webhook fault that matches its type or the payment it is about."""
         if not self.wants(kind):
             return
-        hit = self._faults.take(WEBHOOK, {"type": kind}.get) if self._faults else {}
+        seen = {"type": kind, "payment_intent": subject.get("payment_intent")}
+        hit = self._faults.take(WEBHOOK, seen.get) if self._faults else {}
         if "drop" in hit:
             return
         due = self._state.clock.now_ms() + (hit["delay"]["ms"] if "delay" in hit else 0)

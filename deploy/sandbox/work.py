@@ -30,13 +30,14 @@ class Work:
             now=self.now,
         )
         self.state.insert(body, type=kind)
-        self.outbox.add(body["id"], kind)
+        self.outbox.add(body["id"], kind, subject)
 
 
 @dataclass(slots=True)
 class Call(Work):
-    """One API request: its parameters, the ids in its path, and whether refunds are hidden from its lists."""
+    """One API request: its parameters, the ids in its path, whether refunds are hidden from its lists, and the life of a refund that it makes."""
 
     params: Params = field(default_factory=dict)
     args: tuple[str, ...] = ()
     hide_refunds: bool = False
+    life: dict[str, Any] | None = None

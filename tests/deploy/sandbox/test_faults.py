@@ -218,6 +218,8 @@ async def test_every_named_operation_can_be_hit(on: str, client: stripe.StripeCl
         {"on": "refund.create", "fault": {"kind": "lose_answer"}, "times": 0},
         {"on": "refund.create", "fault": {"kind": "lose_answer"}, "match": {"colour": "red"}},
         {"on": "webhook", "fault": {"kind": "lose_answer"}},
+        {"on": "refund.create", "fault": {"kind": "lose_answer"}, "match": {"type": "refund.created"}},
+        {"on": "webhook", "fault": {"kind": "drop"}, "match": {"key": "k"}},
     ],
 )
 async def test_a_wrong_order_is_refused_in_words(wrong: dict[str, Any], http: httpx.AsyncClient):

@@ -1,6 +1,8 @@
 """Webhooks arrive signed, in order, at least once, and as disturbed as was ordered."""
 
 import asyncio
+import contextlib
+import functools
 import signal
 from collections.abc import AsyncIterator
 from typing import Any
@@ -18,6 +20,7 @@ class Receiver:
     def __init__(self) -> None:
         self.events: list[stripe.Event] = []
         self.answers: list[int] = []
+        self.silent = False
         self.url = ""
 
     @property
@@ -33,20 +36,28 @@ class Receiver:
                 headers[name.lower()] = value.strip()
             payload = await reader.readexactly(int(headers["content-length"]))
             self.events.append(stripe.Webhook.construct_event(payload, headers["stripe-signature"], SECRET))
+            if self.silent:
+                break
             status = self.answers.pop(0) if self.answers else 200
             writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n".encode())
         writer.close()
 
 
+@contextlib.asynccontextmanager
+async def receiving(port: int = 0) -> AsyncIterator[Receiver]:
+    made = Receiver()
+    server = await asyncio.start_server(made.serve, "127.0.0.1", port)
+    made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+    yield made
+    server.close()
+
+
 @pytest.fixture
 async def receiver(sandbox: Any) -> AsyncIterator[Receiver]:
-    made = Receiver()
-    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
-    await asyncio.to_thread(sandbox.control, "PUT", "/webhook", {"url": made.url, "secret": SECRET})
-    yield made
-    await asyncio.to_thread(sandbox.control, "PUT", "/webhook", {"url": None})
-    server.close()
+    async with receiving() as made:
+        await asyncio.to_thread(sandbox.control, "PUT", "/webhook", {"url": made.url, "secret": SECRET})
+        yield made
+        await asyncio.to_thread(sandbox.control, "PUT", "/webhook", {"url": None})
 
 
 @pytest.fixture
@@ -128,6 +139,61 @@ async def test_held_deliveries_are_released_in_reverse(client: stripe.StripeClie
     assert await control("POST", "/webhooks/release", {"reverse": True}) == {"released": 2}
     await until(lambda: len(receiver.events) == 2)
     assert receiver.kinds == ["charge.refunded", "refund.created"]
+
+
+async def test_the_events_of_one_payment_can_be_disturbed(client: stripe.StripeClient, receiver: Receiver, control: Any, until: Any):
+    """Its refund, its charge and its dispute, by the payment that they are about; another payment's arrive as ever."""
+    await paid(control)
+    await paid(control, id="pi_other")
+    await control("POST", "/faults", {"on": "webhook", "match": {"payment_intent": "pi_w"}, "times": None, "fault": {"kind": "hold"}})
+    for intent in ("pi_w", "pi_other"):
+        await client.v1.refunds.create_async({"payment_intent": intent, "amount": 700})
+    await control("POST", "/disputes", {"payment_intent": "pi_w", "amount": 100})
+    await until(lambda: len(receiver.events) == 2)
+
+    assert {event.to_dict()["data"]["object"]["payment_intent"] for event in receiver.events} == {"pi_other"}
+    assert (await control("GET", "/webhooks"))["held"] == 3
+
+
+async def test_what_was_not_delivered_is_after_kill_9(own_sandbox: Any, until: Any):
+    """Nobody listens, the sandbox is killed, somebody listens: every event arrives, those that were held when they are released."""
+    sandbox = own_sandbox("--webhook-url", "http://127.0.0.1:9/hook", "--webhook-secret", SECRET)
+    await asyncio.to_thread(sandbox.start)
+    call = functools.partial(asyncio.to_thread, sandbox.control)
+    await call("POST", "/payments", {"id": "pi_w", "amount": 5000, "currency": "usd"})
+    await call("POST", "/faults", {"on": "webhook", "match": {"type": "charge.refunded"}, "fault": {"kind": "hold"}})
+    made = [(await call("POST", "/refunds", {"payment_intent": "pi_w", "amount": 100}))["id"] for _ in range(3)]
+    sandbox.stop(signal.SIGKILL)
+    await asyncio.to_thread(sandbox.start)
+
+    assert await call("GET", "/webhooks") == {"due": 5, "held": 1}
+    async with receiving() as receiver:
+        await call("PUT", "/webhook", {"url": receiver.url, "secret": SECRET})
+        await call("POST", "/clock", {"advance_seconds": 60})
+        await until(lambda: len(receiver.events) == 5)
+        await call("POST", "/webhooks/release")
+        await until(lambda: len(receiver.events) == 6)
+        await until(lambda: sandbox.control("GET", "/webhooks") == {"done": 6})
+
+    told = [(event.type, event.to_dict()["data"]["object"]["id"]) for event in receiver.events]
+    assert sorted(told) == sorted([("charge.refunded", "ch_w")] * 3 + [("refund.created", refund) for refund in made])
+    assert len({event.id for event in receiver.events}) == 6
+
+
+async def test_an_event_that_was_under_way_at_kill_9_is_sent_again(own_sandbox: Any, until: Any):
+    """It was received and not answered: nobody can tell, so it comes twice and never not at all."""
+    async with receiving() as receiver:
+        receiver.silent = True
+        sandbox = own_sandbox("--webhook-url", receiver.url, "--webhook-secret", SECRET)
+        await asyncio.to_thread(sandbox.start)
+        await asyncio.to_thread(sandbox.control, "POST", "/payments", {"id": "pi_w", "amount": 5000, "currency": "usd"})
+        await asyncio.to_thread(sandbox.control, "POST", "/refunds", {"payment_intent": "pi_w"})
+        await until(lambda: bool(receiver.events))
+        sandbox.stop(signal.SIGKILL)
+        first, receiver.events, receiver.silent = receiver.events[0].id, [], False
+        await asyncio.to_thread(sandbox.start)
+        await asyncio.to_thread(sandbox.control, "POST", "/clock", {"advance_seconds": 60})
+        await until(lambda: first in {event.id for event in receiver.events})
 
 
 async def test_no_target_means_events_without_deliveries(http: httpx.AsyncClient, sandbox: Any, pay: Any):
