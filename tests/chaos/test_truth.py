@@ -1,0 +1,318 @@
+"""Each check notices what it is for: facts that are right pass, and doctored once for each thing that must never be, exactly that is found."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.chaos.book import Stop
+from tests.chaos.truth import CHECKS, EVENTUAL, Facts, judge, moves
+
+REFUND, OPERATION, MADE, INTENT, HASH = "rf_1", "op_1", "re_1", "pi_1", "a" * 64
+KEY = f"refunds-refund-test-{OPERATION}"
+MINUTE = "2026-09-01T10:00:{:02d}Z"
+AT = 1_788_256_800.0  # the first second of that minute
+
+
+def _moved(version: int, before: str, after: str) -> dict[str, Any]:
+    return {"refund_version": version, "type": "status_changed", "at": MINUTE.format(version), "data": {"from": before, "to": after}}
+
+
+def right() -> Facts:
+    """One refund of 3000 of a payment of 5000: consented, approved by a reviewer, sent once, succeeded; and 1000 that somebody else refunded."""
+    metadata = {"refunds_operation": OPERATION, "refunds_refund": REFUND, "refunds_terms": HASH}
+    decision = {
+        "revision": 1,
+        "verdict": "approve",
+        "terms_hash": HASH,
+        "recorded_at": MINUTE.format(3),
+        "person": "p_1",
+        "recorded_by": {"id": "p_1"},
+    }
+    operation = {
+        "id": OPERATION,
+        "kind": "refund",
+        "revision": 1,
+        "amount": 3000,
+        "refund_id": MADE,
+        "attempts": [{"opened_at": MINUTE.format(6), "send_by": MINUTE.format(8)}],
+    }
+    view = {
+        "id": REFUND,
+        "status": "succeeded",
+        "final": True,
+        "version": 8,
+        "revision": 1,
+        "amount": 3000,
+        "code": None,
+        "detail": None,
+        "answer_by": None,
+        "next_step": None,
+        "deadlines": {"next_due_at": None},
+        "policy": {"needs": {"consent": True, "review": {"role": "reviewer", "people": 1}}},
+        "request": {"requester": {"id": "p_shop"}},
+        "revisions": [{"revision": 1, "terms_hash": HASH}],
+        "decisions": [decision | {"id": "dc_1", "kind": "consent"}, decision | {"id": "dc_2", "kind": "review"}],
+        "processor": {"operations": [operation]},
+    }
+    ledger = [
+        {"refund_version": 1, "type": "received", "at": MINUTE.format(1), "data": {}},
+        _moved(2, "received", "classified"),
+        _moved(3, "classified", "approved"),
+        {"refund_version": 4, "type": "intent", "at": MINUTE.format(4), "data": {"operation": OPERATION, "consumed": ["dc_1", "dc_2"]}},
+        _moved(5, "approved", "submitting"),
+        {"refund_version": 6, "type": "attempt_opened", "at": MINUTE.format(6), "data": {}},
+        {"refund_version": 7, "type": "receipt", "at": MINUTE.format(7), "data": {}},
+        _moved(8, "submitting", "succeeded"),
+    ]
+    params = {"payment_intent": INTENT, "amount": "3000", "metadata": metadata}
+    return Facts(
+        intent=INTENT,
+        captured=5000,
+        marks=frozenset(),
+        accepted=(REFUND,),
+        creates=[{"key": KEY, "params": params, "answered": 200, "made": MADE, "replayed": False}],
+        cancels=[],
+        refunds=[
+            {"id": MADE, "amount": 3000, "status": "succeeded", "metadata": metadata},
+            {"id": "re_theirs", "amount": 1000, "status": "succeeded", "metadata": {}},
+        ],
+        views={REFUND: view},
+        ledgers={REFUND: ledger},
+        external={"re_theirs": 1000},
+        posts={KEY: [AT + 7]},
+        stops=(Stop(AT + 20, AT + 30, frozenset()),),
+    )
+
+
+def _view(facts: Facts) -> dict[str, Any]:
+    return facts.views[REFUND]
+
+
+def _stands(facts: Facts, status: str, **more: Any) -> None:
+    """The refund is recorded as so, by moves that are in order."""
+    _view(facts).update(status=status, final=status in ("failed", "denied"), **more)
+    facts.ledgers[REFUND][-1] = _moved(8, "submitting", status)
+
+
+# --- one thing wrong at a time ---------------------------------------------------------------------------------------------------------------
+
+
+def _more_than_captured(facts: Facts) -> None:
+    facts.refunds[1]["amount"] = facts.external["re_theirs"] = 2001
+
+
+def _more_asked_for_than_left(facts: Facts) -> None:
+    facts.creates.append(facts.creates[0] | {"answered": 400, "made": None})
+
+
+def _one_operation_two_refunds(facts: Facts) -> None:
+    facts.refunds[1]["metadata"] = {"refunds_operation": OPERATION}
+
+
+def _two_operations_of_one_refund(facts: Facts) -> None:
+    second = facts.refunds[0] | {"id": "re_2", "amount": 1, "metadata": {"refunds_refund": REFUND, "refunds_operation": "op_2"}}
+    facts.refunds.append(second)
+    _view(facts)["processor"]["operations"].append(
+        _view(facts)["processor"]["operations"][0] | {"id": "op_2", "refund_id": "re_2", "attempts": []}
+    )
+
+
+def _one_key_two_contents(facts: Facts) -> None:
+    metadata = facts.creates[0]["params"]["metadata"] | {"more": "1"}
+    facts.creates.append(facts.creates[0] | {"params": facts.creates[0]["params"] | {"metadata": metadata}})
+
+
+def _a_request_of_nobody(facts: Facts) -> None:
+    facts.creates.append(facts.creates[0] | {"key": "refunds-refund-test-op_9"})
+
+
+def _another_amount_than_approved(facts: Facts) -> None:
+    facts.creates[0]["params"]["amount"] = "3001"
+
+
+def _an_approval_of_other_terms(facts: Facts) -> None:
+    _view(facts)["decisions"][1]["terms_hash"] = "b" * 64
+
+
+def _a_denial_consumed(facts: Facts) -> None:
+    _view(facts)["decisions"][1]["verdict"] = "deny"
+
+
+def _nothing_consumed(facts: Facts) -> None:
+    facts.ledgers[REFUND][3]["data"]["consumed"] = []
+
+
+def _approved_afterwards(facts: Facts) -> None:
+    _view(facts)["decisions"][1]["recorded_at"] = MINUTE.format(5)
+
+
+def _no_consent(facts: Facts) -> None:
+    facts.ledgers[REFUND][3]["data"]["consumed"] = ["dc_2"]
+
+
+def _one_person_of_two(facts: Facts) -> None:
+    _view(facts)["policy"]["needs"]["review"]["people"] = 2
+
+
+def _approved_by_whoever_asked(facts: Facts) -> None:
+    _view(facts)["decisions"][1]["recorded_by"] = {"id": "p_shop"}
+
+
+def _two_intents(facts: Facts) -> None:
+    facts.ledgers[REFUND][0] = facts.ledgers[REFUND][3] | {"refund_version": 1}
+
+
+def _accepted_and_gone(facts: Facts) -> None:
+    facts.accepted = (REFUND, "rf_2")
+
+
+def _stuck(facts: Facts) -> None:
+    facts.ledgers[REFUND] = facts.ledgers[REFUND][:5]
+    _view(facts).update(status="submitting", final=False, version=5)
+    _nothing_there(facts)
+
+
+def _waits_for_ever(facts: Facts) -> None:
+    _stands(facts, "pending", next_step="the processor to finish")
+    facts.refunds[0]["status"] = "pending"
+
+
+def _an_entry_is_missing(facts: Facts) -> None:
+    del facts.ledgers[REFUND][5]
+
+
+def _an_entry_is_there_twice(facts: Facts) -> None:
+    facts.ledgers[REFUND].append(facts.ledgers[REFUND][-1])
+
+
+def _a_move_from_elsewhere(facts: Facts) -> None:
+    facts.ledgers[REFUND][4]["data"]["from"] = "held"
+
+
+def _no_such_move(facts: Facts) -> None:
+    facts.ledgers[REFUND][1:3] = [_moved(2, "received", "approved"), facts.ledgers[REFUND][0] | {"refund_version": 3}]
+
+
+def _it_stands_elsewhere(facts: Facts) -> None:
+    facts.ledgers[REFUND][-1]["type"] = "note"
+    facts.ledgers[REFUND][-1]["data"] = {}
+
+
+def _nothing_there(facts: Facts) -> None:
+    del facts.refunds[0]
+    _view(facts)["processor"]["operations"][0]["refund_id"] = None
+
+
+def _taken_for_succeeded(facts: Facts) -> None:
+    del facts.refunds[0]
+
+
+def _taken_for_failed(facts: Facts) -> None:
+    _stands(facts, "failed")
+
+
+def _taken_for_failed_at_first(facts: Facts) -> None:
+    facts.ledgers[REFUND][-1] = _moved(8, "submitting", "failed")
+    facts.ledgers[REFUND].append(_moved(9, "failed", "succeeded"))
+    _view(facts)["version"] = 9
+
+
+def _taken_for_failed_later(facts: Facts) -> None:
+    facts.ledgers[REFUND].append(_moved(9, "succeeded", "failed"))
+    _view(facts).update(version=9, status="failed")
+
+
+def _failed_there_succeeded_here(facts: Facts) -> None:
+    facts.refunds[0]["status"] = "failed"
+
+
+def _another_id_recorded(facts: Facts) -> None:
+    _view(facts)["processor"]["operations"][0]["refund_id"] = "re_other"
+
+
+def _ours_and_unknown(facts: Facts) -> None:
+    facts.refunds[1]["metadata"] = {"refunds_refund": "rf_9", "refunds_operation": "op_9"}
+
+
+def _made_past_us_and_unknown(facts: Facts) -> None:
+    facts.external.clear()
+
+
+def _made_past_us_with_another_amount(facts: Facts) -> None:
+    facts.external["re_theirs"] = 999
+
+
+def _sent_after_a_no(facts: Facts) -> None:
+    facts.told_no[REFUND] = "the shop withdrew it"
+
+
+def _sent_while_stopped(facts: Facts) -> None:
+    facts.stops = (Stop(AT + 6.5, AT + 9, frozenset()),)
+
+
+def _opened_while_stopped(facts: Facts) -> None:
+    facts.stops = (Stop(AT + 5.5, AT + 6.5, frozenset()),)
+
+
+def _sent_after_it_lapsed(facts: Facts) -> None:
+    facts.posts[KEY] = [AT + 12]
+
+
+def _more_calls_than_attempts(facts: Facts) -> None:
+    facts.posts[KEY] = [AT + 7, AT + 7.5]
+
+
+WRONG: dict[str, tuple[Callable[[Facts], None], ...]] = {
+    "over_refunded": (_more_than_captured, _more_asked_for_than_left),
+    "refunded_twice": (_one_operation_two_refunds, _two_operations_of_one_refund, _one_key_two_contents),
+    "unapproved": (
+        *(_a_request_of_nobody, _another_amount_than_approved, _an_approval_of_other_terms, _a_denial_consumed, _nothing_consumed),
+        *(_approved_afterwards, _no_consent, _one_person_of_two, _approved_by_whoever_asked, _two_intents),
+    ),
+    "lost": (_accepted_and_gone, _stuck, _waits_for_ever),
+    "record_broken": (_an_entry_is_missing, _an_entry_is_there_twice, _a_move_from_elsewhere, _no_such_move, _it_stands_elsewhere),
+    "guessed": (_taken_for_succeeded, _taken_for_failed_at_first, _taken_for_failed_later),
+    "differs": (_taken_for_failed, _failed_there_succeeded_here, _another_id_recorded, _ours_and_unknown),
+    "unseen": (_made_past_us_and_unknown, _made_past_us_with_another_amount),
+    "sent_after_no": (_sent_after_a_no,),
+    "sent_while_stopped": (_sent_while_stopped, _opened_while_stopped),
+    "sent_too_late": (_sent_after_it_lapsed, _more_calls_than_attempts),
+}
+ALSO = {
+    _nothing_there: {"guessed"},
+    _one_operation_two_refunds: {"unseen"},
+    _two_operations_of_one_refund: {"unapproved", "differs"},
+    _taken_for_succeeded: {"differs"},
+    _taken_for_failed_later: {"differs"},
+    _it_stands_elsewhere: {"guessed"},
+}
+"""What a doctored fact rightly sets off besides."""
+
+
+def test_facts_that_are_right_pass() -> None:
+    assert judge(right()) == []
+
+
+def test_every_check_has_facts_that_it_must_notice() -> None:
+    assert set(WRONG) == set(CHECKS)
+    assert set(CHECKS) >= EVENTUAL
+
+
+@pytest.mark.parametrize(("check", "doctor"), [(check, doctor) for check, doctors in WRONG.items() for doctor in doctors])
+def test_one_thing_that_must_never_be_is_found(check: str, doctor: Callable[[Facts], None]) -> None:
+    facts = copy.deepcopy(right())
+    doctor(facts)
+
+    found = {violation.check for violation in judge(facts)}
+
+    assert check in found
+    assert found - {check} <= ALSO.get(doctor, set()), [violation for violation in judge(facts) if violation.check != check]
+
+
+def test_the_moves_are_those_that_the_docs_draw() -> None:
+    assert ("submitting", "succeeded") in moves()
+    assert ("parked", "failed") in moves()
+    assert ("denied", "approved") not in moves()
+    assert not any(before == "released" for before, _ in moves())
