@@ -110,7 +110,9 @@ class Shop:
             await orders.put_order(connection, self.clock, external_ref=f"order-{number}", order=order, actor="test")
         return f"order-{number}"
 
-    async def received(self, intent: str, amount: int | None = 3_000, currency: str = "USD", **more: Any) -> str:
+    async def received(
+        self, intent: str, amount: int | None = 3_000, currency: str = "USD", *, key: str | None = None, **more: Any
+    ) -> str:
         """A refund that was accepted and not yet read. An order is made for a payment that has none."""
         if not await self.query("SELECT id FROM payments WHERE processor_payment = :p", p=intent):
             await self.ordered(intent, currency=currency)
@@ -125,7 +127,7 @@ class Shop:
         request = RefundRequest.model_validate_json(json.dumps(body | more))
         async with self.api.begin() as connection:
             texts = Texts(base64.b64decode(TEXT_KEY), self.clock)
-            key = f"key-{next(_numbers)}"
+            key = key or f"key-{next(_numbers)}"
             accepted = await intake.accept(connection, self.clock, texts, actor=self.people["shop"], key=key, request=request)
         return accepted.refund_id
 
@@ -218,7 +220,7 @@ class Shop:
 
     async def query(self, statement: str, **values: Any) -> list[dict[str, Any]]:
         """Rows, read as the owner."""
-        async with self.owner.begin() as connection:
+        async with self.owner.read() as connection:
             return [dict(row) for row in (await connection.execute(text(statement), values)).mappings()]
 
     async def row(self, refund_id: str) -> dict[str, Any]:

@@ -1,0 +1,54 @@
+"""Every story of a refund, cut short at each point it reaches: it ends as it would have, with nothing done twice and nothing lost (promises P1, P6, P7, P8)."""
+
+import pytest
+
+from tests.activities.lives import STORIES, Life, Story, mortality
+from tests.activities.shop import MakeShop
+
+EXPECTED = {
+    "automatic": ("succeeded", 1),
+    "consented": ("succeeded", 1),
+    "reviewed": ("succeeded", 1),
+    "denied": ("denied", 0),
+    "revised": ("succeeded", 1),
+    "withdrawn": ("withdrawn", 0),
+    "held by a stop": ("succeeded", 1),
+    "lost answer found": ("succeeded", 1),
+    "lost request repeated": ("succeeded", 1),
+    "parked and settled as refunded": ("succeeded", 1),
+    "parked and settled as not refunded": ("failed", 0),
+    "refused by the processor": ("failed", 0),
+    "pending, then succeeded": ("succeeded", 1),
+    "pending, then failed": ("failed", 1),
+    "failed at once": ("failed", 1),
+    "released": ("released", 0),
+}
+"""How each story ends, and how many refunds (failed ones too) the processor has then."""
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+async def test_a_crash_at_any_point_changes_nothing_of_how_it_ends(make_shop: MakeShop, story: Story) -> None:
+    shop = await make_shop(submit_max_attempts=story.attempts)
+    with mortality():
+        whole = Life(shop)
+        await story.told([whole])
+        wanted = await whole.record()
+        assert (wanted.status, len(wanted.made)) == EXPECTED[story.name]
+
+        fresh = whole.acts[story.fresh]
+        lives = [Life(shop, dies_at=fresh + number) for number in firsts_and_lasts(whole.reached[fresh:])]
+        await story.told(lives)
+
+    for life in lives:
+        assert life.died == whole.reached[life.dies_at or 0]
+        ended = await life.record()
+        if story.doubtful and life.died_unanswered:
+            assert (life.died, ended.status, ended.code, ended.made) == (life.died, "parked", "OUTCOME_UNKNOWN", ())
+        else:
+            assert (life.died, ended) == (life.died, wanted)
+
+
+def firsts_and_lasts(reached: list[str]) -> list[int]:
+    """Where each point is reached first and last: what is repeated in between is the same again."""
+    last = {point: number for number, point in enumerate(reached)}
+    return sorted({reached.index(point) for point in reached} | set(last.values()))
