@@ -11,6 +11,7 @@ import asyncio
 import os
 import re
 import signal
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -23,7 +24,7 @@ UNNAMED = "commit"
 ANY = "*"
 IN_FILE = "file:"
 _RULE = re.compile(
-    r"(?P<when>before|after):(?P<what>[a-z_.+]+|\*)=(?P<action>kill|freeze|raise|delay:(?P<delay>\d+(?:\.\d+)?))(?:@(?P<nth>[1-9]\d*))?"
+    r"(?P<when>before|after):(?P<what>[a-z_.+]+|\*)(?P<exact>!?)=(?P<action>kill|freeze|raise|delay:(?P<delay>\d+(?:\.\d+)?))(?:@(?P<nth>[1-9]\d*))?"
 )
 
 Watcher = Callable[[str], Awaitable[None]]
@@ -36,19 +37,24 @@ class Crashed(Exception):
 
 @dataclass(slots=True)
 class Rule:
-    """What happens at a point, the ``nth`` time it is reached. ``what`` names some of what is written there: ``receipt`` is part of ``receipt+succeeded``."""
+    """What happens at a point, the ``nth`` time it is reached.
+
+    ``what`` names some of what is written there (``receipt`` is part of ``receipt+succeeded``), or if ``exact`` all of it.
+    """
 
     when: str
     what: frozenset[str]
     action: str
     delay_s: float = 0
     nth: int = 1
+    exact: bool = False
     reached: int = 0
 
     def matches(self, point: str) -> bool:
         """Whether the point is one of those that the rule is about."""
         when, _, what = point.partition(":")
-        return self.when == when and self.what <= set(what.split("+"))
+        found = frozenset(what.split("+"))
+        return self.when == when and (self.what == found if self.exact else self.what <= found)
 
     async def meet(self, point: str) -> None:
         """Count the point if it is meant, and act when it was reached often enough."""
@@ -60,6 +66,7 @@ class Rule:
 
     async def act(self, point: str) -> None:
         """Do it. ``kill`` and ``freeze`` are signals that no process can answer: what a power cut and a paused machine look like."""
+        print(f"crash point {point}: {self.action}", file=sys.stderr, flush=True)
         if self.action == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         elif self.action == "freeze":
@@ -73,7 +80,8 @@ class Rule:
 def parse(text: str) -> list[Rule]:
     """Read rules such as ``after:receipt=kill@2, before:refund.create=freeze, after:*=delay:0.5``.
 
-    Actions: ``kill``, ``freeze``, ``raise``, ``delay:<seconds>``; ``@n`` means the nth time, else the first. Raises ``ValueError``.
+    Actions: ``kill``, ``freeze``, ``raise``, ``delay:<seconds>``; ``@n`` means the nth time, else the first; ``after:succeeded!=kill`` means
+    a transaction that writes this and nothing else. Raises ``ValueError``.
     """
     rules: list[Rule] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -82,7 +90,7 @@ def parse(text: str) -> list[Rule]:
             raise ValueError(f"{part!r} is no crash point; write one as before:intent=kill, after:receipt=freeze@2 or after:*=delay:0.5")
         what = frozenset[str]() if found["what"] == ANY else frozenset(found["what"].split("+"))
         delay = float(found["delay"] or 0)  # seconds to wait, not money
-        rules.append(Rule(found["when"], what, found["action"].partition(":")[0], delay, int(found["nth"] or 1)))
+        rules.append(Rule(found["when"], what, found["action"].partition(":")[0], delay, int(found["nth"] or 1), bool(found["exact"])))
     return rules
 
 

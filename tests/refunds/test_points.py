@@ -108,6 +108,13 @@ async def test_a_rule_that_names_a_part_means_every_transaction_with_it() -> Non
     await transaction("receipt", "succeeded")  # once
 
 
+async def test_an_exact_rule_means_only_a_transaction_that_writes_nothing_else() -> None:
+    points.arm("before:succeeded!=raise")
+    await transaction("receipt", "succeeded")
+    with pytest.raises(points.Crashed, match="before:succeeded"):
+        await transaction("succeeded")
+
+
 async def test_the_nth_time_counts_only_what_the_rule_means() -> None:
     points.arm("before:intent+submitting=raise@2,after:*=raise@6")
     for names in (("intent",), ("intent", "submitting"), ("receipt",), ("submitting", "attempt_opened")):
@@ -176,6 +183,7 @@ asyncio.run(main())
 def test_kill_ends_the_process_on_the_spot(rules: str, said: str) -> None:
     ended = subprocess.run([sys.executable, "-c", PROGRAM.format(rules=rules)], capture_output=True, text=True, check=False, timeout=30)
     assert (ended.returncode, ended.stdout) == (-signal.SIGKILL, said)
+    assert ended.stderr == f"crash point {rules.replace('=', ': ')}\n"
 
 
 def test_freeze_stops_the_process_until_it_is_let_go() -> None:
