@@ -14,6 +14,12 @@ READING_WORKFLOW = "PaymentReadingWorkflow"
 RECONCILIATION_WORKFLOW = "ReconciliationWorkflow"
 """Compares a window of the processor's refunds with our record. Input: :class:`ReconciliationInput`."""
 
+WATCH_WORKFLOW = "PaymentWatchWorkflow"
+"""Observes one payment as long as anything hints that there is something to see. Input: ``StepInput`` with the payment's surrogate as ``message``."""
+
+LOOK = "look"
+"""The signal of a watch: a hint without content."""
+
 QUEUE_REFUNDS = "refunds"
 QUEUE_CLASSIFY = "classify"
 QUEUE_PAYMENTS = "payments"
@@ -40,6 +46,7 @@ class Step:
     SUBMIT = "submit"
     RECONCILE = "reconcile"
     SETTLE = "settle"
+    OBSERVE = "observe_payment"
     RECONCILE_BEGIN = "begin_reconciliation"
     RECONCILE_PAGES = "reconcile_pages"
     RECONCILE_CANCEL = "cancel_reconciliation"
@@ -60,6 +67,16 @@ class StepInput:
     kind: str = ""
     message: str = ""
     detail: str = ""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What recording one live reading of a payment came to: refunds that were not known, refunds of ours that moved, and new discrepancies."""
+
+    payment: str
+    imported: int = 0
+    moved: int = 0
+    discrepancies: int = 0
 
 
 @dataclass(frozen=True)

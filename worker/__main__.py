@@ -20,6 +20,7 @@ from refunds.processor import ProcessorError
 from refunds.settings import Settings
 from store.db import SchemaMismatch
 from store.snapshots import WrongAccount
+from worker.inbox import Inbox
 from worker.roles import Parts, WorkerRole, make_workers
 from worker.sweep import Sweep
 
@@ -60,6 +61,9 @@ async def serve(roles: list[WorkerRole]) -> int:
         if parts.refunds is not None:
             sweeping = asyncio.create_task(Sweep(client, parts.refunds, settings).run_for_ever())
             stack.push_async_callback(_cancel, sweeping)
+        if parts.payments is not None:
+            working = asyncio.create_task(Inbox(client, parts.payments, settings).run_for_ever())
+            stack.push_async_callback(_cancel, working)
         settle_down()
         log.info("worker_ready", roles=[role.value for role in roles])
         await stop.wait()

@@ -15,6 +15,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from activities.classifiers import make_classifier
 from activities.classify import Classify
 from activities.database_steps import DatabaseSteps
+from activities.observe import Observer
 from activities.prepare import Prepare
 from activities.processors.stripe import StripeProcessor
 from activities.read_payment import PaymentReader
@@ -27,12 +28,14 @@ from refunds.settings import Settings
 from store import snapshots
 from store.classifying import Classifying
 from store.db import Database, connect
+from store.observing import Observing
 from store.progress import Steps
 from store.settling import Settling
 from store.texts import Texts
 from worker.discretion import Discretion
 from workflows.reading import PaymentReadingWorkflow
 from workflows.refund import RefundWorkflow
+from workflows.watching import PaymentWatchWorkflow
 
 
 class WorkerRole(StrEnum):
@@ -43,7 +46,7 @@ class WorkerRole(StrEnum):
     PAYMENTS = "payments"
 
 
-WORKFLOWS: Sequence[type] = (RefundWorkflow, PaymentReadingWorkflow)
+WORKFLOWS: Sequence[type] = (RefundWorkflow, PaymentReadingWorkflow, PaymentWatchWorkflow)
 
 
 @dataclass
@@ -54,6 +57,7 @@ class Parts:
     clock: Clock
     stack: AsyncExitStack
     refunds: Database | None = None
+    payments: Database | None = None
 
     async def database(self, role: WorkerRole) -> Database:
         """The pool of a role's own login, at the right schema revision."""
@@ -101,19 +105,22 @@ async def make_workers(client: Client, parts: Parts, roles: Sequence[WorkerRole]
 
 
 async def _payments(parts: Parts) -> tuple[PaymentReader, list[Callable[..., Any]]]:
-    database = await parts.database(WorkerRole.PAYMENTS)
+    parts.payments = database = await parts.database(WorkerRole.PAYMENTS)
     processor = StripeProcessor(parts.settings, parts.clock)
     parts.stack.push_async_callback(processor.close)
     account = await processor.account()
     async with database.begin() as connection:
         await snapshots.bind(connection, processor=processor.name, account=account, mode=parts.settings.refunds_mode, at=parts.clock.now())
-    settling = Settling(database, parts.settings, f"{socket.gethostname()}/{os.getpid()}")
+    name = f"{socket.gethostname()}/{os.getpid()}"
+    settling = Settling(database, parts.settings, name)
+    observer = Observer(Observing(database, parts.settings, name), processor, parts.clock)
     reader = PaymentReader(settling, processor, parts.clock)
     activities: list[Callable[..., Any]] = [
         reader.read_payment,
         Submit(settling, processor, parts.settings).submit,
         Reconcile(settling, processor).reconcile,
         Settle(settling, processor).settle,
+        observer.observe_payment,
     ]
     return reader, activities
 
