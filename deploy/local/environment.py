@@ -20,7 +20,7 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
 # Temporal's own configuration (address, namespace, TLS, API key) is read by every program that is its client.
 TEMPORAL_PREFIX = "TEMPORAL_"
 
-API_SECRETS = ("DATABASE_URL", "REFUNDS_TEXT_KEY")
+API_SECRETS = ("DATABASE_URL", "REFUNDS_TEXT_KEY", "STRIPE_WEBHOOK_SECRETS")
 WORKER_SECRETS = (
     "DATABASE_URL",
     "DATABASE_URL_REFUNDS",
@@ -55,6 +55,14 @@ def text_key(home: Path) -> str:
     file = home / "text-key"
     if not file.exists():
         write_text(file, base64.b64encode(secrets.token_bytes(32)).decode())
+    return file.read_text().strip()
+
+
+def webhook_secret(home: Path) -> str:
+    """What the sandbox signs its events with and the API verifies them by: made once for this stack, readable for its owner only."""
+    file = home / "webhook-secret"
+    if not file.exists():
+        write_text(file, f"whsec_{secrets.token_urlsafe(32)}")
     return file.read_text().strip()
 
 

@@ -63,6 +63,7 @@ class Context:
         if "sandbox" in self.ports:
             wired["STRIPE_API_KEY"] = SANDBOX_KEY
             wired["STRIPE_API_BASE"] = self.url("sandbox")
+            wired["STRIPE_WEBHOOK_SECRETS"] = environment.webhook_secret(self.home)
             wired["REFUNDS_MODE"] = "test"
         return wired
 
@@ -120,8 +121,13 @@ def _temporal(context: Context) -> Command:
 
 
 def _sandbox(context: Context) -> Command:
-    arguments = ("--host", HOST, "--port", str(context.ports["sandbox"]), "--data", str(context.home / "sandbox.sqlite"))
-    return context.program("deploy.sandbox", *arguments, env=environment.runtime(context.settings))
+    arguments = ["--host", HOST, "--port", str(context.ports["sandbox"]), "--data", str(context.home / "sandbox.sqlite")]
+    env = environment.runtime(context.settings)
+    if "api" in context.ports:
+        # The address is part of the command: when the API moves, the sandbox is started again and sends there what it has not delivered.
+        arguments += ["--webhook-url", context.url("api") + "/webhooks/stripe"]
+        env["SANDBOX_WEBHOOK_SECRET"] = environment.webhook_secret(context.home)
+    return context.program("deploy.sandbox", *arguments, env=env)
 
 
 def _api(context: Context) -> Command:

@@ -1,6 +1,7 @@
 """python -m deploy.sandbox --host 127.0.0.1 --port 0 --data sandbox.sqlite"""
 
 import argparse
+import os
 import sqlite3
 import sys
 from pathlib import Path
@@ -16,7 +17,11 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one; the line on standard output names it")
     parser.add_argument("--data", type=Path, required=True, help="SQLite file that holds everything")
     parser.add_argument("--webhook-url", help="where events are sent")
-    parser.add_argument("--webhook-secret", default="", help="whsec_...: what they are signed with")
+    parser.add_argument(
+        "--webhook-secret",
+        default=os.environ.get("SANDBOX_WEBHOOK_SECRET", ""),
+        help="whsec_...: what they are signed with; from SANDBOX_WEBHOOK_SECRET it is in no list of processes",
+    )
     parser.add_argument("--key-seconds", type=int, default=KEEP_SECONDS, help="age at which idempotency keys are forgotten")
     parser.add_argument("--account", help="acct_...: who GET /v1/account says that the keys belong to")
     given = parser.parse_args()

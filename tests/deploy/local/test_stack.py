@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from deploy.local import leftovers, ports, processes, stack
+from deploy.local.environment import webhook_secret
 from deploy.local.leftovers import AlreadyRunningError
 from deploy.local.parts import PARTS, Context, Part, all_polled
 from deploy.local.processes import Command, Identity, wait_until
@@ -76,7 +77,7 @@ def test_the_administrators_key_is_made_once_and_secrets_are_closed_to_others(sh
     [told] = [note for note in shared._reporter.notes if shared.admin_key in note]
     assert "shown this once" in told
     assert not (shared.home / "admin-key.partial").exists()
-    for name in ("admin-key", "postgres-passwords.json"):
+    for name in ("admin-key", "postgres-passwords.json", "webhook-secret"):
         assert (shared.home / name).stat().st_mode & 0o077 == 0, name
 
 
@@ -248,7 +249,8 @@ def test_unknown_parts_are_refused_by_name(open_home):
 
 
 def test_each_program_gets_only_its_own_secrets(open_home):
-    secrets = {name: f"secret-{name}" for name in ("STRIPE_API_KEY", "MODEL_API_KEY", "AWS_SECRET_ACCESS_KEY", "REFUNDS_TEXT_KEY")}
+    names = ("STRIPE_API_KEY", "MODEL_API_KEY", "AWS_SECRET_ACCESS_KEY", "REFUNDS_TEXT_KEY", "STRIPE_WEBHOOK_SECRETS")
+    secrets = {name: f"secret-{name}" for name in names}
     urls = {f"DATABASE_URL{end}": f"postgresql://u{end}@db/refunds" for end in ("", "_OWNER", "_REFUNDS", "_CLASSIFY", "_PAYMENTS")}
     context = Context(
         open_home, {**ENVIRONMENT, **secrets, **urls, "LOG_LEVEL": "DEBUG", "TEMPORAL_ADDRESS": "t:1"}, {"api": 1, "sandbox": 2}
@@ -260,13 +262,55 @@ def test_each_program_gets_only_its_own_secrets(open_home):
         "migrations": {"DATABASE_URL"},
         "administrator": {"DATABASE_URL"},
         "sandbox": set(),
-        "api": {"DATABASE_URL", "REFUNDS_TEXT_KEY"},
+        "api": {"DATABASE_URL", "REFUNDS_TEXT_KEY", "STRIPE_WEBHOOK_SECRETS"},
         "worker": {*worker, "STRIPE_API_KEY", "MODEL_API_KEY", "REFUNDS_TEXT_KEY"},
     }
     assert given["migrations"]["DATABASE_URL"] == urls["DATABASE_URL_OWNER"]
     assert given["api"]["LOG_LEVEL"] == given["worker"]["LOG_LEVEL"] == "DEBUG"
     # The sandbox of this stack is spoken to with its own key, never with the person's.
     assert given["worker"]["STRIPE_API_KEY"].startswith("sk_test_")
+    # And its events are verified by its own secret, which is in no list of processes.
+    assert given["api"]["STRIPE_WEBHOOK_SECRETS"] == given["sandbox"]["SANDBOX_WEBHOOK_SECRET"] == webhook_secret(open_home)
+
+
+def test_events_of_the_person_s_own_stripe_are_verified_by_the_person_s_secrets(tmp_path):
+    own = {"STRIPE_API_KEY": "sk_test_own", "STRIPE_WEBHOOK_SECRETS": "whsec_old,whsec_new", "DATABASE_URL": "postgresql://me@db/refunds"}
+    context = Context(tmp_path, {**ENVIRONMENT, **own, "TEMPORAL_ADDRESS": "t:1"}, {"api": 1})
+    [api] = [part for part in PARTS if part.name == "api"]
+    assert api.command(context).env["STRIPE_WEBHOOK_SECRETS"] == "whsec_old,whsec_new"
+    assert not (tmp_path / "webhook-secret").exists()
+
+
+def test_the_sandbox_sends_its_events_to_the_api_wherever_that_is(tmp_path):
+    [sandbox] = [part for part in PARTS if part.name == "sandbox"]
+    context = Context(tmp_path, ENVIRONMENT, {"api": 1, "sandbox": 2})
+    before = sandbox.command(context)
+    context.move({"api": 3})
+    after = sandbox.command(context)
+    assert before.argv[-2:] == ("--webhook-url", "http://127.0.0.1:1/webhooks/stripe")
+    assert after.argv[-2:] == ("--webhook-url", "http://127.0.0.1:3/webhooks/stripe")
+    assert before != after, "what a part was told is compared by its command: this one is started again"
+    assert before.env == after.env
+    assert not any("whsec_" in word for word in before.argv)
+    assert "--webhook-url" not in sandbox.command(Context(tmp_path, ENVIRONMENT, {"sandbox": 2})).argv
+
+
+def test_events_flow_from_the_sandbox_to_the_api_also_after_either_was_killed(shared):
+    """A refund made at the processor past us is told and acknowledged: of each kind that is delivered, all of them in the end."""
+    url = f"{shared.addresses['sandbox']}/_sandbox"
+
+    def told() -> dict[str, int]:
+        return httpx.get(f"{url}/webhooks", trust_env=False).json()
+
+    httpx.post(f"{url}/payments", json={"id": "pi_told", "amount": 5_000, "currency": "usd"}, trust_env=False).raise_for_status()
+    for number, killed in enumerate((None, "sandbox", "api")):
+        if killed:
+            shared.kill(killed)
+            shared.wait_ready("sandbox")
+        refund = httpx.post(f"{url}/refunds", json={"payment_intent": "pi_told", "amount": 100}, trust_env=False)
+        assert refund.status_code == 200
+        shared.wait_ready("api")
+        assert wait_until(lambda: told() == {"done": 2 * number + 2}, 30), told()  # noqa: B023 - asked before the next round
 
 
 def test_clean_removes_everything_but_not_under_a_running_stack(open_home):

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploy.sandbox import disputes, payments, refunds
+from deploy.sandbox import disputes, lives, payments, refunds
 from deploy.sandbox.errors import StripeError
 from deploy.sandbox.faults import Faults
 from deploy.sandbox.state import State
@@ -16,7 +16,7 @@ from deploy.sandbox.work import Call
 
 CAPTURED = 1000
 _REFUND = st.tuples(st.just("refund"), st.none() | st.integers(1, CAPTURED + 50))
-_MOVE = st.tuples(st.just("move"), st.tuples(st.integers(0, 8), st.sampled_from(sorted(refunds.STATUSES))))
+_MOVE = st.tuples(st.just("move"), st.tuples(st.integers(0, 8), st.sampled_from(sorted(lives.STATUSES))))
 _DISPUTE = st.tuples(st.just("dispute"), st.sampled_from(sorted(disputes.STATUSES)))
 _BALANCE = st.tuples(st.just("balance"), st.none() | st.integers(0, CAPTURED))
 
@@ -44,13 +44,13 @@ def _do(call: Call, step: tuple[str, object]) -> None:
 def _check(state: State) -> None:
     charge = state.expect("charge", "ch_x")
     made = state.every("refund")
-    counted = sum(refund["amount"] for refund in made if refund["status"] in refunds.COUNTED)
+    counted = sum(refund["amount"] for refund in made if refund["status"] in lives.COUNTED)
     assert charge["amount_refunded"] == counted <= CAPTURED
     assert charge["refunded"] == (counted == CAPTURED)
     for refund in made:
         rows = state.every("balance_transaction", source=refund["id"])
         waits = refund.get("pending_reason") == "insufficient_funds"
-        gone = refund["status"] in refunds.COUNTED and not waits
+        gone = refund["status"] in lives.COUNTED and not waits
         in_cad = (refund["amount"] * 13985 + 5000) // 10000
         assert -sum(row["amount"] for row in rows) == (in_cad if gone else 0)
         assert ("failure_balance_transaction" in refund) <= (refund["status"] in ("failed", "canceled"))
