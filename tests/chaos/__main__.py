@@ -17,6 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from deploy.local.progress import ConsoleReporter
+from deploy.local.tasks import PartFailedError
 from refunds.clock import SystemClock
 from tests.chaos import report
 from tests.chaos.plan import Plan
@@ -92,6 +93,9 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         console.print("Stopped.")
         return 130
+    except PartFailedError as error:
+        console.print(f"Did not work: {error}", markup=False)
+        return 1
     found = report.figures(result) | {"at": clock.now().isoformat()}
     _keep(found, given.out)
     report.show(console, found, report.replay(result))

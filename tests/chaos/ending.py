@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
+from temporalio.client import Client
 
+from refunds.ids import workflow_id
 from tests.chaos.book import Book
 from tests.chaos.people import People
 from tests.chaos.stand import Stand
+from tests.chaos.truth import Violation
 
 LOOK_EVERY_S = 0.5
 UNSETTLED = ("received", "classified", "approved", "held", "submitting", "parked")
@@ -28,10 +31,11 @@ async def lift(stand: Stand, people: People) -> None:
         raise RuntimeError(f"resuming was answered {answer.status_code}: {answer.text[:300]}")
 
 
-async def settle(stand: Stand, people: People, book: Book, say: Callable[[str], None], *, within_s: float) -> Counter[str]:
+async def settle(
+    stand: Stand, people: People, book: Book, settled: Counter[str], say: Callable[[str], None], *, within_s: float
+) -> Counter[str]:
     """Wait until nothing is under way, settling what is parked; how many are in which status then."""
     until, told = time.monotonic() + within_s, 0.0
-    settled: Counter[str] = Counter()
     while True:
         standing = await standing_of(stand, book)
         left = {status: count for status, count in standing.items() if status in UNSETTLED or status is None}
@@ -90,6 +94,33 @@ async def settle_one(people: People, refund: str) -> str:
         answer = await people.call(who, "POST", f"/v1/refunds/{refund}/settlement", said)
         outcome = f"{said['outcome']} {answer.status_code}"
     return outcome
+
+
+async def loose_ends(stand: Stand, book: Book, *, within_s: float) -> list[Violation]:
+    """Runs and messages that do not fit the record: every open refund has one run under way, an ended one has none, and nothing waits to be delivered."""
+    until = time.monotonic() + within_s
+    client = await Client.connect(stand.url("temporal"))
+    while True:
+        wrong = await _loose_runs(stand, book, client) + await _undelivered(stand)
+        if not wrong or time.monotonic() > until:
+            return wrong
+        await asyncio.sleep(1)
+
+
+async def _loose_runs(stand: Stand, book: Book, client: Client) -> list[Violation]:
+    rows = await _rows(stand, "SELECT id FROM refunds WHERE final_at IS NULL AND id = ANY(%s)", list(book.accepted))
+    still_open = {workflow_id(refund) for (refund,) in rows}
+    runs = {run.id async for run in client.list_workflows("WorkflowType = 'RefundWorkflow' AND ExecutionStatus = 'Running'")}
+    return [
+        *(Violation("run_missing", run, "the refund is open and has no run") for run in sorted(still_open - runs)),
+        *(Violation("run_left_open", run, "the refund is final and its run goes on") for run in sorted(runs - still_open)),
+    ]
+
+
+async def _undelivered(stand: Stand) -> list[Violation]:
+    overdue = "SELECT kind, refund_id, body::text, tries FROM outbox WHERE done_at IS NULL AND due_at < now() - interval '10 s' LIMIT 20"
+    rows = await _rows(stand, overdue)
+    return [Violation("undelivered", str(refund), f"{kind} {body} after {tries} tries") for kind, refund, body, tries in rows]
 
 
 def batches(items: list[str], size: int) -> Iterator[list[str]]:

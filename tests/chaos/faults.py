@@ -27,6 +27,7 @@ LOOK_EVERY_S = 0.05
 STOP_SETTLES_S = 0.05
 MIDWAY_ERRANDS = 10_000_000
 """Errands of the measurement are numbered from here, apart from those of the load."""
+CALM_ERRANDS = 10_000_000
 
 
 @dataclass
@@ -36,6 +37,8 @@ class Recovery:
     refund: str
     since_kill_s: float
     since_ready_s: float
+    calm: bool
+    """Nothing else had gone wrong: measured when all faults were over."""
 
 
 @dataclass
@@ -124,7 +127,7 @@ class Faults:
                 for part in ("worker", "api"):
                     self.stand.thaw(part, self.stand.stack.pid(part))
 
-    async def kill_in_mid_call(self, fault: Fault, ms: int) -> None:
+    async def kill_in_mid_call(self, fault: Fault, ms: int, *, calm: bool = False) -> None:
         """The worker dies while the processor works; measured is how long it takes until the refund has its receipt."""
         async with self._lock("worker"):
             parts = ("postgres", "temporal", "sandbox", "api", "worker")
@@ -151,7 +154,12 @@ class Faults:
                     raise TimeoutError(f"{refund} has no receipt {RECOVERY_S:.0f} s after its worker was killed in mid-call")
                 await _pause()
             now = time.monotonic()
-            self.done.recoveries.append(Recovery(refund, round(now - killed, 3), round(max(0.0, now - ready), 3)))
+            self.done.recoveries.append(Recovery(refund, round(now - killed, 3), round(max(0.0, now - ready), 3), calm))
+
+    async def measure(self, times: int) -> None:
+        """The same so many times when nothing else goes wrong."""
+        for number in range(times):
+            await self.kill_in_mid_call(Fault(CALM_ERRANDS + number, 0, "kill_in_mid_call"), ms=(400, 800)[number % 2], calm=True)
 
     async def _has_receipt(self, refund: str) -> bool:
         view = await self.people.view(refund)

@@ -64,9 +64,12 @@ class _Pair:
         self.link = link
         self.client, self.server = _Side(self, from_client=True), _Side(self, from_client=False)
         self._connecting: asyncio.Task[None] | None = None
+        self._over = False
 
     def connected(self, side: _Side) -> None:
-        if side is self.client:
+        if self._over:
+            self.abort()  # the client went away while its connection to the server was being made
+        elif side is self.client:
             if self.link.mood is Mood.REFUSING:
                 self.abort()
                 return
@@ -92,6 +95,7 @@ class _Pair:
 
     def ended(self, side: _Side) -> None:
         other = self.server if side.from_client else self.client
+        self._over = True
         self.link.pairs.discard(self)
         if other.transport is not None and not other.transport.is_closing():
             other.flush()
@@ -102,6 +106,7 @@ class _Pair:
         self.server.flush()
 
     def abort(self) -> None:
+        self._over = True
         self.link.pairs.discard(self)
         for side in (self.client, self.server):
             if side.transport is not None:

@@ -141,6 +141,8 @@ class Plan:
     refunds: int
     faults: int
     clients: int = 3
+    mid_calls: int = 5
+    """How often a worker is killed in mid-call once all faults are over, to measure how long it takes to recover."""
     points: tuple[str, ...] = POINTS
 
     def errands(self) -> Iterator[Errand]:

@@ -1,10 +1,12 @@
 """What a run did and found: as plain JSON for ``.local/chaos.json``, and in words."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 
+from tests.chaos.faults import Recovery
 from tests.chaos.run import Result
 
 SHOWN = 20
@@ -20,8 +22,6 @@ def quantile(values: list[float], share: float) -> float | None:
 
 def figures(result: Result) -> dict[str, Any]:
     """Everything about a run, as JSON takes it."""
-    since_kill = [recovery.since_kill_s for recovery in result.done.recoveries]
-    since_ready = [recovery.since_ready_s for recovery in result.done.recoveries]
     return {
         "seed": result.plan.seed,
         "refunds": result.plan.refunds,
@@ -35,15 +35,24 @@ def figures(result: Result) -> dict[str, Any]:
         "calls_repeated_by_clients": dict(sorted(result.book.repeated.items())),
         "answers": dict(sorted(result.book.answers.items())),
         "endings": dict(sorted(result.standing.items())),
+        "settlements": dict(sorted(result.settled.items())),
         "recovery_after_a_worker_killed_in_mid_call_s": {
-            "samples": len(since_kill),
-            "p50": quantile(since_kill, 0.5),
-            "p99": quantile(since_kill, 0.99),
-            "longest": max(since_kill, default=None),
-            "p50_since_the_next_worker_was_ready": quantile(since_ready, 0.5),
+            "in_calm": _recovery([each for each in result.done.recoveries if each.calm]),
+            "among_other_faults": _recovery([each for each in result.done.recoveries if not each.calm]),
         },
         "violations_by_check": dict(sorted(Counter(violation.check for violation in result.violations).items())),
         "violations": [{"check": v.check, "where": v.where, "what": v.what} for v in result.violations],
+    }
+
+
+def _recovery(recoveries: Sequence[Recovery]) -> dict[str, Any]:
+    since_kill = [recovery.since_kill_s for recovery in recoveries]
+    return {
+        "samples": len(since_kill),
+        "p50": quantile(since_kill, 0.5),
+        "p99": quantile(since_kill, 0.99),
+        "longest": max(since_kill, default=None),
+        "p50_since_the_next_worker_was_ready": quantile([recovery.since_ready_s for recovery in recoveries], 0.5),
     }
 
 
@@ -65,8 +74,10 @@ def show(console: Console, found: dict[str, Any], again: str) -> None:
     line("faults", found["faults_by_kind"])
     line("  that met nothing", found["faults_that_met_nothing"])
     line("repeated by clients", found["calls_repeated_by_clients"])
-    recovery = found["recovery_after_a_worker_killed_in_mid_call_s"]
-    line("worker killed mid-call", f"{recovery['samples']} times; seconds to the receipt: p50 {recovery['p50']}, p99 {recovery['p99']}")
+    line("settled by people", found["settlements"])
+    for when, measured in found["recovery_after_a_worker_killed_in_mid_call_s"].items():
+        text = f"{measured['samples']} times, seconds to the receipt: p50 {measured['p50']}, p99 {measured['p99']}"
+        line("worker killed mid-call", f"{when.replace('_', ' ')} {text}")
     line("seconds", found["seconds"])
     for violation in found["violations"][:SHOWN]:
         console.print(f"WRONG  {violation['check']}  {violation['where']}: {violation['what']}", markup=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from deploy.local.progress import Reporter
 from tests.chaos.book import Book
-from tests.chaos.ending import lift, settle
+from tests.chaos.ending import lift, loose_ends, settle
 from tests.chaos.faults import Done, Faults
 from tests.chaos.gather import Gathering
 from tests.chaos.load import carry_out
@@ -41,6 +41,8 @@ class Result:
     done: Done
     home: str
     standing: Counter[str] = field(default_factory=Counter[str])
+    settled: Counter[str] = field(default_factory=Counter[str])
+    """What settlers said of parked refunds, and the HTTP status they got."""
     violations: list[Violation] = field(default_factory=list[Violation])
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
@@ -56,7 +58,7 @@ async def run(plan: Plan, bounds: Bounds, reporter: Reporter, say: Callable[[str
         try:
             await people.hire(plan.clients)
             await _storm(plan, bounds, faults, people, book, result, say)
-            await _end(stand, people, bounds, result, say)
+            await _end(stand, people, faults, bounds, result, say)
         finally:
             await people.close()
         return result
@@ -79,16 +81,21 @@ async def _lane(errands: Iterator[Errand], people: People, book: Book, run_name:
         await carry_out(errand, people, book, run_name)
 
 
-async def _end(stand: Stand, people: People, bounds: Bounds, result: Result, say: Callable[[str], None]) -> None:
+async def _end(stand: Stand, people: People, faults: Faults, bounds: Bounds, result: Result, say: Callable[[str], None]) -> None:
     say("all faults are over: resuming, settling, waiting for the rest")
     async with _timed(result, "settling"):
         await lift(stand, people)
-        result.standing = await settle(stand, people, result.book, say, within_s=bounds.settle_within_s)
+        result.standing = await settle(stand, people, result.book, result.settled, say, within_s=bounds.settle_within_s)
+    say(f"killing the worker in mid-call, {result.plan.mid_calls} times")
+    async with _timed(result, "measuring"):
+        await faults.measure(result.plan.mid_calls)
+        result.standing = await settle(stand, people, result.book, result.settled, say, within_s=bounds.settle_within_s)
     say("checking against the sandbox's truth")
     async with _timed(result, "checking"):
         gathering = Gathering(stand, people, result.book)
         result.violations = [Violation(check, "seen at once", what) for check, what in result.book.odd]
         result.violations += await gathering.judge_all(say, again_within_s=bounds.agree_within_s)
+        result.violations += await loose_ends(stand, result.book, within_s=bounds.agree_within_s)
 
 
 @asynccontextmanager

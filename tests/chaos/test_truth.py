@@ -280,7 +280,7 @@ WRONG: dict[str, tuple[Callable[[Facts], None], ...]] = {
     "sent_while_stopped": (_sent_while_stopped, _opened_while_stopped),
     "sent_too_late": (_sent_after_it_lapsed, _more_calls_than_attempts),
 }
-ALSO = {
+ALSO: dict[Callable[[Facts], None], set[str]] = {
     _nothing_there: {"guessed"},
     _one_operation_two_refunds: {"unseen"},
     _two_operations_of_one_refund: {"unapproved", "differs"},
