@@ -33,6 +33,7 @@ class Life:
     dies_at: int | None = None
     reached: list[str] = field(default_factory=list)
     acts: list[int] = field(default_factory=list)
+    of_callers: set[str] = field(default_factory=set)
     died: str = ""
     intent: str = ""
     refund: str = ""
@@ -52,12 +53,16 @@ class Life:
         finally:
             _living.set(None)
 
-    async def survive(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """The call's result, repeated by whoever made it if the process died in it."""
+    async def survive(self, call: Callable[[], Awaitable[Any]], *, of_caller: bool = False) -> Any:
+        """The call's result, repeated by whoever made it if the process died in it: the API's for a caller, else a worker."""
+        reached = len(self.reached)
         try:
             return await self.mortal(call)
         except points.Crashed:
             return await self.mortal(call)
+        finally:
+            if of_caller:
+                self.of_callers |= set(self.reached[reached:])
 
     @property
     def died_unanswered(self) -> bool:
@@ -73,7 +78,7 @@ class Life:
         self.intent = await self.shop.paid(**(payment or {}))
         await self.shop.ordered(self.intent)
         key = f"life-{next(_numbers)}"
-        self.refund = await self.survive(lambda: self.shop.received(self.intent, amount, key=key, **more))
+        self.refund = await self.survive(lambda: self.shop.received(self.intent, amount, key=key, **more), of_caller=True)
         await self.survive(lambda: self.shop.prepared(self.refund))
 
     async def sent(self) -> None:
@@ -104,12 +109,12 @@ class Life:
                     terms_hash=terms,
                 )
 
-        await self.survive(say)
+        await self.survive(say, of_caller=True)
         await self._told("consent", "decisions")
 
     async def decided(self, verdict: str = "approve") -> None:
         """A reviewer decides, and the run hears of it."""
-        await self.survive(lambda: self.shop.decide(self.refund, "rita", verdict))
+        await self.survive(lambda: self.shop.decide(self.refund, "rita", verdict), of_caller=True)
         await self._told(verdict, "decisions")
 
     async def withdrawn(self) -> None:
@@ -119,7 +124,7 @@ class Life:
             async with self.shop.api.begin() as connection:
                 await decisions.record_withdrawal(connection, self.shop.clock, refund_id=self.refund, actor=self.shop.people["shop"])
 
-        await self.survive(say)
+        await self.survive(say, of_caller=True)
         await self._told("withdraw", "instructions")
 
     async def revised(self, amount: int) -> None:
@@ -136,7 +141,7 @@ class Life:
             except RefundError as error:  # what a reviewer hears who says it again
                 assert (error.code, self.died) == (Code.TERMS_CHANGED, self.reached[-1])
 
-        await self.survive(say)
+        await self.survive(say, of_caller=True)
         await self._told("revise", "instructions")
 
     async def _told(self, kind: str, table: str) -> None:
@@ -148,7 +153,7 @@ class Life:
         made = (await self.shop.truth(self.intent))["refunds"]
         named = made[0]["id"] if outcome == "refunded" else None
         for who in people:
-            message = await self.survive(lambda who=who: self.shop.says(self.refund, who, outcome, named))
+            message = await self.survive(lambda who=who: self.shop.says(self.refund, who, outcome, named), of_caller=True)
         await self.survive(lambda: self.shop.settled(self.refund, message))
 
     async def finished_there(self, status: str) -> None:
