@@ -7,16 +7,18 @@ from activities.processors.base import Processor
 from refunds.clock import Clock
 from refunds.messages import Step, StepInput
 from refunds.processor import MISSING, DisputeState, PaymentState, PaymentStatus, ProcessorError
+from store.observing import Observing
 from store.operations import Payments
 
 
 class PaymentReader:
-    """Reads payments from the processor and keeps the readings in the store."""
+    """Reads payments from the processor and keeps the readings in the store. With ``observing``, a refund they show that is not recorded is."""
 
-    def __init__(self, payments: Payments, processor: Processor, clock: Clock) -> None:
+    def __init__(self, payments: Payments, processor: Processor, clock: Clock, observing: Observing | None = None) -> None:
         self._payments = payments
         self._processor = processor
         self._clock = clock
+        self._observing = observing
 
     async def read(self, payment_id: str) -> PaymentState:
         """Read one payment and keep the reading. Raises ``NotSent`` when the processor cannot be asked.
@@ -29,7 +31,10 @@ class PaymentReader:
 
     async def look(self, processor_payment: str, currency: str) -> PaymentState:
         """Read one payment without keeping the reading. Raises ``NotSent`` when the processor cannot be asked."""
-        return await self._processor.read_payment(processor_payment) or missing(processor_payment, currency, self._clock)
+        state = await self._processor.read_payment(processor_payment) or missing(processor_payment, currency, self._clock)
+        if self._observing is not None:
+            await self._observing.take_in(processor_payment, state)
+        return state
 
     @activity.defn(name=Step.READ_PAYMENT)
     async def read_payment(self, step: StepInput) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, Text, any_, bindparam, literal, select, update
+from sqlalchemy import ARRAY, Text, any_, bindparam, func, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.discrepancies import Kind, Standing
@@ -32,6 +32,16 @@ _HINT = "payment_event"
 _NAMED = Query(select(payments.c.processor_payment, payments.c.currency).where(payments.c.id == bindparam("payment")))
 _LAST_READ = Query(select(payment_snapshots.c.read_at).where(payment_snapshots.c.payment_id == bindparam("payment")))
 _KNOWN = Query(select(processor_refunds).where(processor_refunds.c.id == any_(bindparam("ids", type_=ARRAY(Text)))))
+_OVERLOOKED = Query(
+    select(
+        payments.c.id,
+        select(func.count())
+        .where(processor_refunds.c.id == any_(bindparam("ids", type_=ARRAY(Text))))
+        .correlate(payments)
+        .scalar_subquery()
+        .label("known"),
+    ).where(payments.c.processor == bindparam("processor"), payments.c.processor_payment == bindparam("name"))
+)
 _OPERATIONS = Query(
     select(
         operations.c.id,
@@ -91,13 +101,15 @@ class Observing(Receipts):
         async with self.database.read() as connection:
             return await events.hints_of(connection, processor=STRIPE, payment_id=payment_id, name=processor_payment)
 
-    async def overlooks(self, payment_id: str, state: PaymentState) -> bool:
-        """Whether a reading that was made for something else shows a refund that is not recorded: then it is worth observing (field report 33)."""
+    async def take_in(self, processor_payment: str, state: PaymentState) -> None:
+        """Observe a reading that was made for something else, if it shows a refund that is not recorded (field report 33). Costs nothing where there is none."""
         if not state.refunds:
-            return False
+            return
+        ids = [refund.id for refund in state.refunds]
         async with self.database.read() as connection:
-            known = {row["id"] for row in await _KNOWN.all(connection, ids=[refund.id for refund in state.refunds])}
-        return any(refund.id not in known for refund in state.refunds)
+            found = await _OVERLOOKED.first(connection, name=processor_payment, processor=STRIPE, ids=ids)
+        if found is not None and found["known"] < len(ids):
+            await self.observe(found["id"], state)
 
     async def observe(self, payment_id: str, state: PaymentState, *, hints: Sequence[str] = ()) -> Observed | None:
         """Record a reading and mark the ``hints`` that came before it as answered.

@@ -20,6 +20,7 @@ from activities.prepare import Prepare
 from activities.processors.stripe import StripeProcessor
 from activities.read_payment import PaymentReader
 from activities.reconcile import Reconcile
+from activities.reconcile_all import ReconcileAll
 from activities.settle import Settle
 from activities.submit import Submit
 from refunds.clock import Clock
@@ -30,10 +31,13 @@ from store.classifying import Classifying
 from store.db import Database, connect
 from store.observing import Observing
 from store.progress import Steps
+from store.reconciling import Reconciling
 from store.settling import Settling
 from store.texts import Texts
 from worker.discretion import Discretion
+from worker.keeping import Keeper
 from workflows.reading import PaymentReadingWorkflow
+from workflows.reconciliation import ReconciliationWorkflow
 from workflows.refund import RefundWorkflow
 from workflows.watching import PaymentWatchWorkflow
 
@@ -46,7 +50,7 @@ class WorkerRole(StrEnum):
     PAYMENTS = "payments"
 
 
-WORKFLOWS: Sequence[type] = (RefundWorkflow, PaymentReadingWorkflow, PaymentWatchWorkflow)
+WORKFLOWS: Sequence[type] = (RefundWorkflow, PaymentReadingWorkflow, PaymentWatchWorkflow, ReconciliationWorkflow)
 
 
 @dataclass
@@ -58,6 +62,7 @@ class Parts:
     stack: AsyncExitStack
     refunds: Database | None = None
     payments: Database | None = None
+    keeper: Keeper | None = None
 
     async def database(self, role: WorkerRole) -> Database:
         """The pool of a role's own login, at the right schema revision."""
@@ -74,7 +79,7 @@ async def make_workers(client: Client, parts: Parts, roles: Sequence[WorkerRole]
     reader: PaymentReader | None = None
     grace = timedelta(seconds=parts.settings.stripe_read_timeout_s + 10)
     if WorkerRole.PAYMENTS in roles:
-        reader, activities = await _payments(parts)
+        reader, activities = await _payments(client, parts)
         workers.append(_worker(client, QUEUE_PAYMENTS, grace, activities=activities))
     if WorkerRole.CLASSIFY in roles:
         database = await parts.database(WorkerRole.CLASSIFY)
@@ -104,7 +109,7 @@ async def make_workers(client: Client, parts: Parts, roles: Sequence[WorkerRole]
     return workers
 
 
-async def _payments(parts: Parts) -> tuple[PaymentReader, list[Callable[..., Any]]]:
+async def _payments(client: Client, parts: Parts) -> tuple[PaymentReader, list[Callable[..., Any]]]:
     parts.payments = database = await parts.database(WorkerRole.PAYMENTS)
     processor = StripeProcessor(parts.settings, parts.clock)
     parts.stack.push_async_callback(processor.close)
@@ -113,14 +118,22 @@ async def _payments(parts: Parts) -> tuple[PaymentReader, list[Callable[..., Any
         await snapshots.bind(connection, processor=processor.name, account=account, mode=parts.settings.refunds_mode, at=parts.clock.now())
     name = f"{socket.gethostname()}/{os.getpid()}"
     settling = Settling(database, parts.settings, name)
-    observer = Observer(Observing(database, parts.settings, name), processor, parts.clock)
-    reader = PaymentReader(settling, processor, parts.clock)
+    observing = Observing(database, parts.settings, name)
+    observer = Observer(observing, processor, parts.clock)
+    reconciling = Reconciling(database, parts.settings, processor.name)
+    parts.keeper = Keeper(client, reconciling, parts.settings)
+    await parts.keeper.check_database()  # before the first step: nothing is sent from a database that may have forgotten something
+    sweep = ReconcileAll(reconciling, processor, observer)
+    reader = PaymentReader(settling, processor, parts.clock, observing)
     activities: list[Callable[..., Any]] = [
         reader.read_payment,
         Submit(settling, processor, parts.settings).submit,
         Reconcile(settling, processor).reconcile,
         Settle(settling, processor).settle,
         observer.observe_payment,
+        sweep.begin,
+        sweep.pages,
+        sweep.cancel,
     ]
     return reader, activities
 
