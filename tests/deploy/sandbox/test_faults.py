@@ -10,6 +10,9 @@ import stripe
 
 TRUTH = "/truth?payment_intent=pi_f"
 
+IMPATIENT = httpx.Timeout(20, read=0.2)
+"""Seconds. Only the answer is not waited for: on a busy machine connecting alone may take longer."""
+
 
 def order(sandbox: Any, fault: Any, on: str = "refund.create", **more: Any) -> None:
     sandbox.control("POST", "/faults", {"on": on, "fault": fault, **more})
@@ -111,9 +114,9 @@ async def test_a_malformed_answer_after_the_work(client: stripe.StripeClient, sa
 
 async def test_a_delayed_call_is_worked_on_though_the_caller_has_left(http: httpx.AsyncClient, sandbox: Any, pay: Any, until: Any):
     pay(id="pi_f")
-    order(sandbox, {"kind": "delay", "ms": 300})
+    order(sandbox, {"kind": "delay", "ms": 2_000})
     with pytest.raises(httpx.ReadTimeout):
-        await http.post("/v1/refunds", data={"payment_intent": "pi_f"}, timeout=0.1)
+        await http.post("/v1/refunds", data={"payment_intent": "pi_f"}, timeout=IMPATIENT)
     assert (seen(sandbox), made(sandbox)) == ([None], [])
     await until(lambda: bool(made(sandbox)))
     assert made(sandbox) == [5000]
@@ -123,9 +126,9 @@ async def test_a_hanging_answer_comes_after_the_work(http: httpx.AsyncClient, sa
     pay(id="pi_f")
     order(sandbox, {"kind": "hang", "ms": 60_000})
     with pytest.raises(httpx.ReadTimeout):
-        await http.post("/v1/refunds", data={"payment_intent": "pi_f", "amount": "700"}, timeout=0.2)
-    assert made(sandbox) == [700]
+        await http.post("/v1/refunds", data={"payment_intent": "pi_f", "amount": "700"}, timeout=IMPATIENT)
     await until(lambda: seen(sandbox) == ["lost"])
+    assert made(sandbox) == [700]
     order(sandbox, {"kind": "hang", "ms": 150})
     started = time.monotonic()
     answer = await http.post("/v1/refunds", data={"payment_intent": "pi_f", "amount": "800"})
