@@ -4,20 +4,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ARRAY, Executable, Text, and_, any_, bindparam, func, literal_column, select
+from sqlalchemy import ARRAY, CTE, Executable, Interval, Text, and_, any_, bindparam, exists, func, literal, literal_column, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.classification import Classification, Intent, Proposal, Reading, Source
 from refunds.facts import CustomerFacts, Facts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
 from refunds.orders import Order
 from refunds.policy import Policy
-from refunds.processor import PaymentState
+from refunds.processor import PaymentState, RefundState
 from refunds.reasons import Reason
 from refunds.refundable import Refundable
 from refunds.status import RESERVING, Status
 from store.changes import Change
 from store.sql import Query, Row
-from store.tables import classifications, orders, refunds, revisions
+from store.tables import classifications, operations, orders, payments, processor_refunds, refunds, revisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +148,15 @@ def _reading(stored: StoredReading, row: dict[str, Any], order: Row, *, extracte
 
 
 def _history() -> Executable:
-    """One customer's refunds besides one, counted in one statement."""
+    """One customer's refunds besides one, and those made without us, counted in one statement."""
     counted = and_(refunds.c.status == any_(bindparam("counted", type_=ARRAY(Text))), refunds.c.id != bindparam("refund"))
-    this_week = and_(counted, revisions.c.created_at > bindparam("week_ago"))
+    # One that had succeeded and failed on a later day gives that later day nothing back (field report 17).
+    bounced = and_(
+        refunds.c.status == literal(Status.FAILED.value),
+        refunds.c.final_at >= revisions.c.created_at + literal(timedelta(days=1), Interval),
+        exists().where(operations.c.refund_id == refunds.c.id, processor_refunds.c.operation_id == operations.c.id),
+    )
+    this_week = and_(or_(counted, bounced), revisions.c.created_at > bindparam("week_ago"))
     today = and_(counted, revisions.c.created_at >= bindparam("today"), revisions.c.currency == bindparam("currency"))
     same = and_(
         counted,
@@ -159,17 +165,42 @@ def _history() -> Executable:
         refunds.c.created_at > bindparam("recently"),
     )
     placed = select(func.count()).select_from(orders).where(orders.c.customer_id == bindparam("customer")).scalar_subquery()
+    external = _external()
     return (
         select(
-            func.count().filter(counted).label("refunds"),
-            func.count().filter(this_week).label("week"),
-            func.coalesce(func.sum(revisions.c.amount).filter(today), literal_column("0")).label("today"),
+            (func.count().filter(counted) + select(external.c.refunds).scalar_subquery()).label("refunds"),
+            (func.count().filter(this_week) + select(external.c.week).scalar_subquery()).label("week"),
+            (
+                func.coalesce(func.sum(revisions.c.amount).filter(today), literal_column("0")) + select(external.c.today).scalar_subquery()
+            ).label("today"),
             func.max(refunds.c.id).filter(same).label("duplicate"),
             placed.label("orders"),
         )
         .select_from(refunds)
         .join(revisions, and_(revisions.c.refund_id == refunds.c.id, revisions.c.revision == refunds.c.revision))
         .where(refunds.c.customer_id == bindparam("customer"))
+    )
+
+
+def _external() -> CTE:
+    """What went back on this customer's payments without us: imported by observing them, and counted by the processor's time."""
+    made_at = func.coalesce(processor_refunds.c.created_at, processor_refunds.c.first_seen_at)
+    today = and_(made_at >= bindparam("today"), processor_refunds.c.currency == bindparam("currency"))
+    return (
+        select(
+            func.count().label("refunds"),
+            func.count().filter(made_at > bindparam("week_ago")).label("week"),
+            func.coalesce(func.sum(processor_refunds.c.amount).filter(today), literal_column("0")).label("today"),
+        )
+        .select_from(processor_refunds)
+        .join(payments, payments.c.id == processor_refunds.c.payment_id)
+        .join(orders, orders.c.id == payments.c.order_id)
+        .where(
+            orders.c.customer_id == bindparam("customer"),
+            processor_refunds.c.operation_id.is_(None),
+            processor_refunds.c.state.not_in([literal(state.value) for state in RefundState if not state.counts]),
+        )
+        .cte("external")
     )
 
 
