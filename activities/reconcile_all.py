@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.heartbeat import heartbeating
 from activities.processors.base import Processor
-from refunds.discrepancies import Kind, Standing
+from refunds.discrepancies import Kind
 from refunds.logs import logger
 from refunds.messages import ReconciliationProgress, ReconciliationStep, Step
 from refunds.processor import NotSent
@@ -122,30 +122,20 @@ class ReconcileAll:
     # --- what differs ------------------------------------------------------------------------------------------------------------------
 
     async def _settle(self, run: Run, findings: Sequence[Finding]) -> None:
-        """Look at the payments of what differs, then record what is still, or for ever, different."""
-        for finding in findings:
-            # What the database does not know of is written down before the look at the payment, which will import it.
+        """Look at the payments of what differs, then record what still does.
+
+        After the look the record says what the processor says: what was made without us is imported, and what moved is recorded. A difference that is left
+        may be younger than the page, so the refund is read once more by itself before a person is told.
+        """
+        for payment_id in sorted({finding.payment_id for finding in findings if finding.payment_id is not None and finding.moved}):
+            await self._observer.observe(payment_id)
+        for finding in await self._store.compare_again(run, findings):
             if (kind := _LASTING.get(finding.verdict)) is not None:
                 await self._store.note(run, finding, kind)
-            elif finding.verdict is Verdict.EXTERNAL:  # explained by the import that follows
-                await self._store.note(run, finding, Kind.EXTERNAL, standing=Standing.EXPLAINED)
-        looked_at = {finding.payment_id for finding in findings if finding.payment_id is not None and finding.moved}
-        for payment_id in sorted(looked_at):
-            await self._observer.observe(payment_id)
-        await self._note_what_stays(run, [finding for finding in findings if finding.payment_id in looked_at])
-
-    async def _note_what_stays(self, run: Run, looked_at: Sequence[Finding]) -> None:
-        """After the look the record says what the processor says. What still differs is read once more by itself, for the page is older than the look."""
-        for finding in await self._store.compare_again(run, looked_at) if looked_at else ():
-            if finding.verdict in _LASTING:
-                await self._store.note(run, finding, _LASTING[finding.verdict])
-                continue
-            fresh = await self._processor.retrieve(finding.refund.id)
-            if fresh is None:
-                continue  # in the list and not by its id: the next run sees which of the two is true
-            for still in await self._store.compare_again(run, [finding.now(fresh)]):
-                kind = Kind.EXTERNAL if still.verdict is Verdict.EXTERNAL else Kind.STATUS
-                await self._store.note(run, still.unexplained(), _LASTING.get(still.verdict, kind))
+            elif (fresh := await self._processor.retrieve(finding.refund.id)) is not None:
+                for still in await self._store.compare_again(run, [finding.now(fresh)]):
+                    kind = Kind.EXTERNAL if still.verdict is Verdict.EXTERNAL else Kind.STATUS
+                    await self._store.note(run, still.unexplained(), _LASTING.get(still.verdict, kind))
 
 
 _LASTING = {

@@ -60,6 +60,8 @@ class Code(StrEnum):
     TERMS_UNCHANGED = "TERMS_UNCHANGED"
     TOO_LATE = "TOO_LATE"
     NOT_PARKED = "NOT_PARKED"
+    RECONCILIATION_REQUIRED = "RECONCILIATION_REQUIRED"
+    DISCREPANCY_CLOSED = "DISCREPANCY_CLOSED"
     SETTLEMENT_NOT_FOUND = "SETTLEMENT_NOT_FOUND"
     SETTLEMENT_MISMATCH = "SETTLEMENT_MISMATCH"
     SETTLEMENT_CONTRADICTED = "SETTLEMENT_CONTRADICTED"
@@ -188,6 +190,14 @@ CATALOGUE: dict[Code, Meaning] = {
         422, "The revision changes nothing.", "Change amount, payment or reason, or decide on the terms as they are."
     ),
     _C.TOO_LATE: Meaning(409, "It was already sent, or is over.", "Read the refund for how it stands."),
+    _C.RECONCILIATION_REQUIRED: Meaning(
+        409,
+        "The database may have forgotten refunds, and no full reconciliation is done since.",
+        "Wait until the one that is under way is done (GET /v1/reconciliation), look at what it found, then repeat.",
+    ),
+    _C.DISCREPANCY_CLOSED: Meaning(
+        409, "This discrepancy is closed.", "If the difference is still there, the next reconciliation opens a new one."
+    ),
     _C.NOT_PARKED: Meaning(409, "Only a parked refund can be settled by hand.", "Read the refund for how it stands."),
     _C.SETTLEMENT_NOT_FOUND: Meaning(
         409, "The processor does not know this refund id.", "Check processor_refund_id in the processor's dashboard."

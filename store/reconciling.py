@@ -16,7 +16,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import parse_rfc3339, rfc3339
-from refunds.discrepancies import Kind, Standing
+from refunds.discrepancies import Kind
 from refunds.errors import Code, RefundError
 from refunds.processor import ProcessorRefund
 from refunds.settings import Settings
@@ -26,7 +26,7 @@ from store.comparing import FORGOTTEN, IMPORTED, NO_DIFFERENCE, Finding, Verdict
 from store.db import Database
 from store.discrepancies import note
 from store.sql import Query, Row
-from store.tables import reconciliations
+from store.tables import discrepancies, reconciliations
 
 CLOCKS_APART = timedelta(minutes=5)
 """How far the processor's clock may be from ours: its list is read this much beyond both ends of the window."""
@@ -231,8 +231,17 @@ class Reconciling:
             return stands, differing
 
     async def compare_again(self, run: Run, findings: Sequence[Finding]) -> list[Finding]:
-        """What of these findings still differs, after their payments were looked at."""
+        """What of these findings still differs, after their payments were looked at. What the look recorded is shown as found by this run."""
         async with self.database.begin() as connection:
+            await connection.execute(
+                update(discrepancies)
+                .where(
+                    discrepancies.c.processor_refund.in_([finding.refund.id for finding in findings]),
+                    discrepancies.c.reconciliation_id.is_(None),
+                    discrepancies.c.first_seen_at >= run.started_at,
+                )
+                .values(reconciliation_id=run.id)
+            )
             refunds = [finding.refund for finding in findings]
             charges = {finding.refund.id: finding.charge for finding in findings if finding.charge is not None}
             found = await compare(connection, refunds, charges, run=run.id, processor=run.processor, young=self.database.clock.now())
@@ -246,7 +255,7 @@ class Reconciling:
                 return now
             return await self._onward(connection, self.database.clock.now(), now, page, now.place.elsewhere, {})
 
-    async def note(self, run: Run, finding: Finding, kind: Kind, *, standing: Standing = Standing.OPEN) -> bool:
+    async def note(self, run: Run, finding: Finding, kind: Kind) -> bool:
         """Record a finding as a discrepancy. One that says that the database has forgotten something halts the processor."""
         at = self.database.clock.now()
         async with self.database.begin() as connection:
@@ -261,7 +270,6 @@ class Reconciling:
                 processor_refund=finding.refund.id,
                 evidence=finding.evidence,
                 reconciliation_id=run.id,
-                standing=standing,
             )
             if first and finding.verdict in FORGOTTEN:
                 why = f"the processor shows {finding.refund.id}, a refund of ours that the database does not know"

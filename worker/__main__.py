@@ -64,6 +64,9 @@ async def serve(roles: list[WorkerRole]) -> int:
         if parts.payments is not None:
             working = asyncio.create_task(Inbox(client, parts.payments, settings).run_for_ever())
             stack.push_async_callback(_cancel, working)
+        if parts.keeper is not None:
+            keeping = asyncio.create_task(parts.keeper.run_for_ever())
+            stack.push_async_callback(_cancel, keeping)
         settle_down()
         log.info("worker_ready", roles=[role.value for role in roles])
         await stop.wait()
