@@ -1,0 +1,444 @@
+"""A model of payments, refunds, disputes and whatever the processor does, played at random against the real store (promises P1, P2, P3, P4, P7, P8).
+
+The steps are the real ones over PostgreSQL; the processor is one in memory that knows the truth (``memory_processor.py``). After each step the whole record is
+held against that truth. The order of things is hypothesis's; the same on every run.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, ClassVar, TypeVar
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.observe import Observer
+from activities.reconcile import Reconcile
+from activities.settle import Settle
+from activities.submit import Submit
+from deploy.local.postgres import PostgresServer
+from refunds.errors import Code, RefundError
+from refunds.messages import StepInput
+from refunds.points import Crashed
+from refunds.processor import DisputeState, PaymentStatus, RefundState
+from refunds.status import BEFORE_OPERATION, RESERVING, TRANSITIONS, Event, Status
+from store import claims, controls, decisions, intake, previews
+from store.observing import Observing
+from store.settling import Settling
+from tests.activities.memory_processor import Fate, Held, MemoryProcessor
+from tests.conftest import FreshDatabase
+from tests.store.world import FixedClock, World
+
+T = TypeVar("T")
+CAPTURED = 10_000
+AMOUNTS = st.sampled_from([1, 3_000, 4_000, 6_000, CAPTURED])
+WHICH = st.integers(0, 7)
+"""Which refund a step is about: a number, counted round among those it can be about."""
+SENDABLE = (Status.APPROVED, Status.SUBMITTING)
+NEVER_SENT = BEFORE_OPERATION | {Status.DENIED, Status.EXPIRED, Status.WITHDRAWN, Status.ANSWERED, Status.DRAFTED}
+_databases = itertools.count(1)
+
+
+class Merchant(RuleBasedStateMachine):
+    """One merchant with two payments, and everything that can happen to their refunds."""
+
+    server: ClassVar[PostgresServer]
+    template: ClassVar[str]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.database = FreshDatabase(self.server, f"model_{next(_databases)}")
+        self.server.create_database(self.database.name, self.template)
+        self.clock = FixedClock()
+        self.world = World(self.database, self.clock)
+        self.world.settings = self.world.settings.model_copy(update={"submit_max_attempts": 3})
+        self.processor = MemoryProcessor(self.clock)
+        self.rows: list[dict[str, Any]] = []
+        self.stopped = False
+        self.failed_late: set[str] = set()
+
+    def teardown(self) -> None:
+        try:
+            if self.rows:
+                self.come_to_rest()
+        finally:
+            self.run(self.world.close())
+            self.runner.close()
+            self.server.drop_database(self.database.name)
+
+    def run(self, work: Awaitable[T]) -> T:
+        async def wait() -> T:
+            return await work
+
+        return self.runner.run(wait())
+
+    @initialize()
+    def open(self) -> None:
+        """Two customers with an order each: one payment is captured, the other only authorised."""
+
+        async def begin() -> None:
+            await self.world.open()
+            for number, captured in ((1, CAPTURED), (2, 0)):
+                [name] = await self.world.order(f"order-{number}", f"customer-{number}", amounts=(CAPTURED,))
+                status = PaymentStatus.CAPTURED if captured else PaymentStatus.AUTHORISED
+                self.processor.payments[name] = Held(name, captured, 0 if captured else CAPTURED, status)
+
+        self.run(begin())
+        self.names = {row["processor_payment"]: row["id"] for row in self.world.rows("SELECT id, processor_payment FROM payments")}
+
+    # --- asking and deciding ---------------------------------------------------------------------------------------------------------
+
+    @rule(payment=st.sampled_from([1, 1, 1, 2]), amount=AMOUNTS | st.none(), kind=st.sampled_from(["named", "named", "unsure", "other"]))
+    def ask(self, payment: int, amount: int | None, kind: str) -> None:
+        """A customer asks; ``unsure``: nobody made sure who it is, ``other``: for a reason that a person must judge."""
+        fields: dict[str, Any] = {"order_id": f"order-{payment}", "customer_id": f"customer-{payment}"}
+        fields |= {"full": True, "amount": None, "currency": None} if amount is None else {"amount": amount, "currency": "USD"}
+        fields |= {"unsure": {"customer_authentication": None}, "other": {"reason": "other"}}.get(kind, {})
+        refund = self.run(self.world.accept(self.world.request(**fields)))
+        self.run(self.world.steps.prepare(refund, self.processor.state(list(self.processor.payments)[payment - 1])))
+
+    @precondition(lambda self: self.having(Status.AWAITING_CONSENT))
+    @rule(which=WHICH, agreed=st.sampled_from([True, True, False]))
+    def consent(self, which: int, agreed: bool) -> None:
+        self.says(self.world.consent(self.pick(which, Status.AWAITING_CONSENT), agreed=agreed))
+
+    @precondition(lambda self: self.having(Status.AWAITING_REVIEW))
+    @rule(which=WHICH, verdict=st.sampled_from(["approve", "approve", "approve", "deny"]))
+    def decide(self, which: int, verdict: str) -> None:
+        refund = self.pick(which, Status.AWAITING_REVIEW)
+        terms = self.row(refund)["terms_hash"]
+        if terms is None and verdict == "approve":
+            return
+        self.says(self.world.decide(refund, self.world.mia, verdict, terms))
+
+    @precondition(lambda self: self.having(Status.AWAITING_REVIEW, Status.AWAITING_CONSENT))
+    @rule(which=WHICH, amount=AMOUNTS)
+    def revise(self, which: int, amount: int) -> None:
+        refund = self.pick(which, Status.AWAITING_REVIEW, Status.AWAITING_CONSENT)
+        self.read_again(refund)
+        self.says(self.world.revise(refund, self.world.ann, amount=amount))
+
+    @precondition(lambda self: self.having(*BEFORE_OPERATION))
+    @rule(which=WHICH)
+    def withdraw(self, which: int) -> None:
+        self.says(self.world.withdraw(self.pick(which, *BEFORE_OPERATION)))
+
+    # --- sending ---------------------------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.having(*SENDABLE))
+    @rule(which=WHICH, fate=st.sampled_from(Fate), born=st.sampled_from(RefundState), last=st.booleans())
+    def send(self, which: int, fate: Fate, born: RefundState, last: bool) -> None:
+        """One attempt of the step; ``last``: it had been tried as often as it may be."""
+        self.processor.fate, self.processor.born = fate, born
+        self.submit(self.pick(which, *SENDABLE), attempt=3 if last else 1)
+
+    @precondition(lambda self: self.processor.under_way)
+    @rule()
+    def arrive(self) -> None:
+        """A request that was under way reaches the processor: later than anybody waited for its answer."""
+        self.processor.arrives(self.processor.under_way.pop(0))
+
+    @precondition(lambda self: self.having(Status.HELD))
+    @rule(which=WHICH)
+    def resume(self, which: int) -> None:
+        refund = self.pick(which, Status.HELD)
+        self.read_again(refund)
+        self.run(self.world.steps.resume_held(refund))
+
+    @rule(stopped=st.booleans())
+    def stop(self, stopped: bool) -> None:
+        async def change() -> None:
+            async with self.world.api.begin() as connection:
+                await controls.change(connection, self.clock, stopped=stopped, mode=None, reason="model", actor="test")
+
+        self.run(change())
+        self.stopped = self.processor.sending_forbidden = stopped
+
+    # --- what happens at the processor -------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.free() > 0)
+    @rule(share=st.sampled_from([1, 2, 4]))
+    def refund_past_us(self, share: int) -> None:
+        """Somebody refunds a part of what is left there, in the processor's dashboard: reserved or not."""
+        self.processor.make(self.captured.id, max(1, self.free() // share), born=RefundState.SUCCEEDED)
+
+    @rule(dispute=st.sampled_from([DisputeState.NONE, DisputeState.NONE, DisputeState.INQUIRY, DisputeState.OPEN, DisputeState.LOST]))
+    def dispute(self, dispute: DisputeState) -> None:
+        self.captured.dispute = dispute
+
+    @precondition(lambda self: self.processor.all_refunds())
+    @rule(which=WHICH, state=st.sampled_from([RefundState.SUCCEEDED, RefundState.FAILED, RefundState.CANCELED]))
+    def change_there(self, which: int, state: RefundState) -> None:
+        """A refund there ends, or fails after it had succeeded; what has failed stays failed."""
+        refunds = self.processor.all_refunds()
+        refund = refunds[which % len(refunds)]
+        if refund.state not in (RefundState.FAILED, RefundState.CANCELED):
+            self.processor.becomes(refund, state)
+
+    # --- learning of it ----------------------------------------------------------------------------------------------------------------
+
+    @rule(number=st.integers(0, 1))
+    def observe(self, number: int) -> None:
+        """An event hints at a payment, or a sweep comes by: it is read live, and recorded."""
+        self.look_at(list(self.names)[number])
+
+    @precondition(lambda self: self.having(Status.PENDING))
+    @rule(which=WHICH)
+    def poll(self, which: int) -> None:
+        self.step(Reconcile(self.settling, self.processor).reconcile, self.pick(which, Status.PENDING))
+
+    @precondition(lambda self: self.having(Status.PARKED))
+    @rule(which=WHICH, refunded=st.booleans())
+    def settle(self, which: int, refunded: bool) -> None:
+        """Persons say what became of a parked refund: the truth as far as they can see it, or that nothing was refunded."""
+        refund = self.pick(which, Status.PARKED)
+        there = next((found for found in self.processor.all_refunds() if found.operation in self.operations(refund)), None)
+        outcome, named = ("refunded", there.id) if refunded and there else ("not_refunded", None)
+        for person in (self.world.ann, self.world.bob):
+            said = self.run(self.said(refund, person, outcome, named))
+            self.step(Settle(self.settling, self.processor).settle, refund, message=said)
+            if self.status(refund) is not Status.PARKED:
+                return
+
+    async def said(self, refund: str, person: Any, outcome: str, named: str | None) -> str:
+        async with self.world.api.begin() as connection:
+            recorded = await decisions.record_settlement(
+                connection, self.clock, refund_id=refund, actor=person, outcome=outcome, processor_refund_id=named
+            )
+        return recorded.id
+
+    @rule(by=st.sampled_from([timedelta(seconds=5), timedelta(minutes=2), timedelta(hours=22), timedelta(hours=30), timedelta(days=4)]))
+    def time_passes(self, by: timedelta) -> None:
+        """The clocks go on. A request that is under way arrives within a minute or never."""
+        if by > timedelta(minutes=1):
+            self.processor.under_way.clear()
+        self.clock.at += by
+        self.world.execute("UPDATE attempts SET send_by = send_by - %s", by)
+        for refund in self.having(Status.AWAITING_CONSENT, Status.AWAITING_REVIEW, Status.PARKED):
+            self.run(self.world.steps.pass_deadline(refund))
+
+    # --- what must hold after every step -----------------------------------------------------------------------------------------------
+
+    @invariant()
+    def the_record_is_whole(self) -> None:
+        """Versions without gaps; each change of status by the table and from where the last one led (P8)."""
+        self.rows = self.world.rows("SELECT * FROM refunds ORDER BY id")
+        entries = self.world.rows("SELECT refund_id, refund_version, type, data FROM ledger WHERE refund_id IS NOT NULL ORDER BY 1, 2")
+        for row in self.rows:
+            mine = [entry for entry in entries if entry["refund_id"] == row["id"]]
+            assert [entry["refund_version"] for entry in mine] == list(range(1, row["version"] + 1))
+            now = Status.RECEIVED
+            for entry in mine:
+                if entry["type"] == "status_changed":
+                    moved = entry["data"]
+                    assert moved["from"] == now
+                    now = TRANSITIONS[now][Event(moved["event"])]
+                    assert moved["to"] == now
+            assert row["status"] == now
+
+    @invariant()
+    def no_payment_gives_back_more_than_it_took(self) -> None:
+        """P2, at a processor that would let it happen."""
+        for held in self.processor.payments.values():
+            assert 0 <= held.returned <= max(held.captured, 0)
+
+    @invariant()
+    def every_refund_there_was_approved_once(self) -> None:
+        """P1 and P3: one refund an operation, one key, exactly what was approved by decisions that nothing else used."""
+        made = [refund for refund in self.processor.all_refunds() if refund.operation]
+        assert len({refund.operation for refund in made}) == len(made)
+        assert len(set(self.processor.arrived)) == len({operation for operation, _ in self.processor.arrived})
+        rows = self.world.rows(
+            "SELECT o.id, o.refund_id, o.amount, o.revision, o.terms_hash, p.processor_payment, r.terms_hash AS quoted,"
+            " array_agg(d.terms_hash) AS approved, r.revision = f.revision AS present"
+            " FROM operations o JOIN payments p ON p.id = o.payment_id JOIN refunds f ON f.id = o.refund_id"
+            " JOIN revisions r ON r.refund_id = o.refund_id AND r.revision = o.revision"
+            " JOIN consumed_decisions c ON c.operation_id = o.id JOIN decisions d ON d.id = c.decision_id AND d.verdict = 'approve'"
+            " GROUP BY o.id, p.processor_payment, r.terms_hash, r.revision, f.revision"
+        )
+        operations = {row["id"]: row for row in rows}
+        for operation, _ in self.processor.arrived:
+            assert set(operations[operation]["approved"]) == {operations[operation]["terms_hash"]} == {operations[operation]["quoted"]}
+        for refund in made:
+            operation = operations[refund.operation or ""]
+            assert (refund.amount, refund.processor_payment) == (operation["amount"], operation["processor_payment"])
+            assert operation["present"]
+            assert self.status(operation["refund_id"]) not in NEVER_SENT
+
+    @invariant()
+    def unknown_is_never_concluded(self) -> None:
+        """P7: what is recorded as failed has no money there and none on its way; what succeeded is there."""
+        there = {refund.operation: refund for refund in self.processor.all_refunds()}
+        for row in self.rows:
+            operations = self.operations(row["id"])
+            if row["status"] == Status.FAILED:
+                counting = [there[o] for o in operations if o in there and there[o].state.counts]
+                assert not counting, f"{row['id']} failed, and {counting} is there"
+                assert not [request for request in self.processor.under_way if request.operation in operations]
+            if row["status"] == Status.SUCCEEDED:
+                assert any(o in there for o in operations)
+
+    @invariant()
+    def what_is_shown_as_refundable_can_be_asked_for(self) -> None:
+        """The figure is what is captured less what went back and what is promised, and a quote takes it and not one cent more."""
+        if self.captured.dispute is not DisputeState.NONE:
+            return
+        shown = {refund.operation for refund in self.captured.refunds}
+        promised = sum(
+            row["amount"] or 0
+            for row in self.rows
+            if row["payment_id"] == self.names[self.captured.id]
+            and row["status"] in RESERVING
+            and not shown & set(self.operations(row["id"]))
+        )
+        left = max(0, CAPTURED - self.captured.returned - promised)
+        assert self.run(self.refundable()) == left
+        for amount, fits in ((left, True), (left + 1, False)):
+            if amount > 0:
+                assert (self.run(self.quoted(amount)) in (Code.EXCEEDS_REFUNDABLE, Code.ALREADY_REFUNDED)) is not fits
+
+    @invariant()
+    def nothing_is_halted(self) -> None:
+        """The database forgets nothing here, so no halt is due, and no discrepancy but refunds past us."""
+        assert self.world.rows("SELECT code, reason FROM halts") == []
+        assert self.world.rows("SELECT kind, evidence FROM discrepancies WHERE kind <> 'external'") == []
+
+    # --- the end -----------------------------------------------------------------------------------------------------------------------
+
+    def come_to_rest(self) -> None:
+        """Everything is let go and looked at until nothing moves: then record and truth are the same (P6)."""
+        self.stop(stopped=False)
+        self.processor.fate, self.processor.born = Fate.ANSWERED, RefundState.SUCCEEDED
+        while self.processor.under_way:
+            self.arrive()
+        for _ in range(12):
+            self.time_passes(by=timedelta(minutes=2))
+            self.the_record_is_whole()
+            before = [(row["status"], row["revision"]) for row in self.rows]
+            for refund in self.having(Status.HELD):
+                self.read_again(refund)
+                self.run(self.world.steps.resume_held(refund))
+            self.the_record_is_whole()
+            for refund in self.having(*SENDABLE):
+                self.submit(refund)
+            for name in self.names:
+                self.look_at(name)
+            self.the_record_is_whole()
+            if [(row["status"], row["revision"]) for row in self.rows] == before:
+                break
+        for check in (
+            self.no_payment_gives_back_more_than_it_took,
+            self.every_refund_there_was_approved_once,
+            self.unknown_is_never_concluded,
+        ):
+            check()
+        self.record_and_truth_are_the_same()
+
+    def record_and_truth_are_the_same(self) -> None:
+        there = {refund.id: (refund.operation, refund.amount, refund.state.value) for refund in self.processor.all_refunds()}
+        recorded = self.world.rows("SELECT id, operation_id, amount, state FROM processor_refunds")
+        assert {row["id"]: (row["operation_id"], row["amount"], row["state"]) for row in recorded} == there
+        wanted = {RefundState.SUCCEEDED: Status.SUCCEEDED, RefundState.FAILED: Status.FAILED, RefundState.CANCELED: Status.FAILED}
+        states = {operation: RefundState(state) for operation, _, state in there.values() if operation}
+        assert not self.having(*SENDABLE), self.having(*SENDABLE)
+        for row in self.rows:
+            for state in (states[o] for o in self.operations(row["id"]) if o in states):
+                unfinished = (Status.PENDING, Status.PARKED) if state is not RefundState.UNKNOWN else (Status.PARKED,)
+                assert row["status"] in ((wanted[state],) if state in wanted else unfinished), (row["status"], row["code"], state)
+
+    # --- parts -------------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def captured(self) -> Held:
+        """The captured payment."""
+        return next(iter(self.processor.payments.values()))
+
+    @property
+    def settling(self) -> Settling:
+        return Settling(self.world.payments, self.world.settings, "worker")
+
+    def free(self) -> int:
+        """What the processor would still let go of the captured payment, with what is under way to it already taken."""
+        on_the_way = {request.idempotency_key: request.amount for request in self.processor.under_way}
+        return CAPTURED - self.captured.returned - sum(amount for key, amount in on_the_way.items() if key not in self.processor.by_key)
+
+    def row(self, refund: str) -> dict[str, Any]:
+        return next(row for row in self.rows if row["id"] == refund)
+
+    def status(self, refund: str) -> Status:
+        return Status(self.world.row(refund)["status"])
+
+    def having(self, *statuses: Status) -> list[str]:
+        """The refunds of these statuses, in their order."""
+        return [row["id"] for row in self.rows if row["status"] in statuses]
+
+    def pick(self, which: int, *statuses: Status) -> str:
+        found = self.having(*statuses)
+        return found[which % len(found)]
+
+    def operations(self, refund: str) -> list[str]:
+        return [row["id"] for row in self.world.rows("SELECT id FROM operations WHERE refund_id = %s", refund)]
+
+    def says(self, recording: Awaitable[Any]) -> None:
+        """Record what somebody says; the store may refuse it, and nothing else may go wrong."""
+        try:
+            self.run(recording)
+        except RefundError as error:
+            assert error.code is not Code.STORE_UNAVAILABLE
+
+    def submit(self, refund: str, *, attempt: int = 1) -> None:
+        self.step(Submit(self.settling, self.processor, self.world.settings).submit, refund, attempt=attempt)
+
+    def step(self, step: Any, refund: str, *, message: str = "", attempt: int = 1) -> None:
+        """One attempt of an activity, as the engine makes it: it ends, is to be repeated, or its process dies."""
+        environment = ActivityEnvironment()
+        environment.info = replace(ActivityEnvironment.default_info(), attempt=attempt)
+        try:
+            self.run(environment.run(step, StepInput(refund, message=message)))
+        except (ApplicationError, Crashed):
+            return
+
+    def read_again(self, refund: str) -> None:
+        """Keep a fresh reading of a refund's payment, as the run has done when a step needs it."""
+        name = next(name for name, payment in self.names.items() if payment == self.row(refund)["payment_id"])
+        self.run(self.settling.save_snapshot(self.names[name], self.processor.state(name)))
+
+    def look_at(self, name: str) -> None:
+        observing = Observing(self.world.payments, self.world.settings, "worker")
+        self.run(Observer(observing, self.processor, self.clock).observe(self.names[name]))
+
+    async def refundable(self) -> int:
+        async with self.world.payments.begin() as connection:
+            state = self.processor.state(self.captured.id)
+            return (await claims.refundable_of(connection, self.names[self.captured.id], state)).remaining
+
+    async def quoted(self, amount: int) -> str | None:
+        """What a quote of that amount would be denied for; nothing of it is kept."""
+        request = self.world.request(order_id="order-1", customer_id="customer-1", amount=amount)
+        async with self.world.api.engine.connect() as connection:
+            given = {"actor": self.world.desk, "key": f"quote-{amount}-{len(self.rows)}", "request": request}
+            accepted = await intake.accept(connection, self.clock, self.world.texts, **given)
+            found = await previews.preview(connection, self.clock, accepted.refund_id, self.processor.state(self.captured.id))
+            await connection.rollback()
+        return found.decision.code
+
+
+def test_the_store_holds_its_promises_whatever_happens(postgres_server: PostgresServer, template_database: str) -> None:
+    Merchant.server, Merchant.template = postgres_server, template_database
+    bounded = settings(
+        max_examples=20,
+        stateful_step_count=25,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+    )
+    run_state_machine_as_test(Merchant, settings=bounded)
