@@ -4,6 +4,7 @@ Everything above it stays the SDK's: authentication, version, idempotency key, e
 the proxy, and the check at the last moment before a request leaves.
 """
 
+import asyncio
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -35,7 +36,7 @@ _FAILURES = (
     httpcore.ProtocolError,
     httpcore.ProxyError,
     httpcore.UnsupportedProtocol,
-    OSError,  # also ssl.SSLError: a record that cannot be decrypted leaves httpcore as it is
+    OSError,  # also TimeoutError, and ssl.SSLError: a record that cannot be decrypted leaves httpcore as it is
     RuntimeError,  # an event loop's own word for a transport that was closed under it
 )
 
@@ -89,17 +90,27 @@ class Transport(stripe.HTTPClient):
         """Send one request and read its answer whole: body, status, headers. Raises ``stripe.APIConnectionError`` or :class:`SendTooLate`."""
         if not url.startswith(f"{self._origin}/"):
             raise RuntimeError("the key is sent to the configured address only")
-        extensions: dict[str, Any] = {"timeout": self._timeouts}
-        if _send_before.get() is not None:
-            extensions["trace"] = _check_send_before
+
+        async def trace(event: str, _info: dict[str, Any]) -> None:
+            """Called by httpcore; here when the connection stands and the first byte of the request has not left."""
+            if event == _ABOUT_TO_SEND:
+                deadline = _send_before.get()
+                if deadline is not None and uptime() >= deadline:
+                    raise SendTooLate
+                # Each wait alone is bounded too, but an answer that drips would outlast every one of them, and the attempt that must be over by then.
+                whole.reschedule(asyncio.get_running_loop().time() + self._timeouts["read"])
+
         try:
-            async with self._pool.stream(
-                method.upper(),
-                httpcore.URL(target=url.removeprefix(self._origin), **self._url),
-                headers=[*self._standing, *headers.items()],
-                content=None if method == "get" else (post_data or "").encode(),
-                extensions=extensions,
-            ) as response:
+            async with (
+                asyncio.timeout(None) as whole,
+                self._pool.stream(
+                    method.upper(),
+                    httpcore.URL(target=url.removeprefix(self._origin), **self._url),
+                    headers=[*self._standing, *headers.items()],
+                    content=None if method == "get" else (post_data or "").encode(),
+                    extensions={"timeout": self._timeouts, "trace": trace},
+                ) as response,
+            ):
                 body = await _read(response)
                 return body, response.status, httpx.Headers(response.headers)
         except (*_FAILURES, AnswerTooLong) as error:
@@ -108,13 +119,6 @@ class Transport(stripe.HTTPClient):
     async def close_async(self) -> None:
         """Close every connection."""
         await self._pool.aclose()
-
-
-async def _check_send_before(event: str, _info: dict[str, Any]) -> None:
-    """httpcore's trace: called when the connection stands and the first byte of the request has not left."""
-    deadline = _send_before.get()
-    if deadline is not None and event == _ABOUT_TO_SEND and uptime() >= deadline:
-        raise SendTooLate
 
 
 async def _read(response: httpcore.Response) -> bytes:

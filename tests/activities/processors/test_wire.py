@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from activities.processors.base import uptime
 from refunds.errors import Code
 from refunds.money import Money
 from refunds.processor import NotSent, ProcessorError, Unknown, conclude
@@ -103,6 +104,26 @@ async def test_an_answer_that_stops_is_given_up_in_time_and_unknown(connected: M
         done.set()
 
     assert (type(found), found.reason) == (Unknown, "no_answer")
+
+
+@pytest.mark.parametrize("head", [b"", HEAD + b"Content-Length: 5000\r\n\r\n"])
+async def test_an_answer_that_drips_is_given_up_in_time_and_unknown(connected: MakeProcessor, head: bytes) -> None:
+    """Each byte comes sooner than the time-out; the whole never would. A person may settle once no attempt can be open any more: this is why that is true."""
+
+    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(head)
+        while not writer.is_closing():
+            writer.write(b"H")
+            await writer.drain()
+            await asyncio.sleep(0.05)  # the drip itself; nothing is waited for here
+
+    async with serving(drip) as server:
+        begun = uptime()
+        found = await error_of(connected, server.url, stripe_read_timeout_s=0.5)
+        took = uptime() - begun
+
+    assert (type(found), found.reason) == (Unknown, "no_answer")
+    assert 0.5 <= took < 5
 
 
 async def test_an_answer_in_chunks_is_read_whole(connected: MakeProcessor) -> None:
