@@ -25,7 +25,6 @@ from tests.chaos.links import Link, Mood
 from tests.chaos.plan import LINKS
 
 ROOT = Path(__file__).parents[2]
-WEBHOOK_SECRET = "whsec_chaos"
 POINTS_SETTING = "CRASH_POINTS"
 LONGEST_BACK_OFF_S = 1.0
 PATIENCE_S = 90.0
@@ -37,6 +36,7 @@ SETTINGS = {
     "STRIPE_READ_TIMEOUT_S": "3",
     "HELD_RECHECK_S": "3",
     "PENDING_POLL_INITIAL_S": "1",
+    "PENDING_POLL_MAX_S": "5",
     "SWEEP_EVERY_S": "0.5",
     "SWEEP_GRACE_S": "1",
     "API_QUOTE_WAIT_S": "1",
@@ -75,14 +75,9 @@ class Stand:
         def command(context: Context) -> Command:
             made = part.command(context)
             env = {name: self._rewired(part.name, value, context) for name, value in made.env.items()}
-            argv = made.argv
-            if part.name == "sandbox":
-                argv += ("--webhook-url", f"{context.url('api')}/webhooks/stripe", "--webhook-secret", WEBHOOK_SECRET)
-            if part.name == "api":
-                env["STRIPE_WEBHOOK_SECRETS"] = WEBHOOK_SECRET
             if part.name in ("api", "worker"):
                 env[POINTS_SETTING] = f"file:{self._rules}"
-            return replace(made, argv=argv, env=env | {"PYTHONPATH": str(ROOT)})
+            return replace(made, env=env | {"PYTHONPATH": str(ROOT)})
 
         return replace(part, command=command)
 
