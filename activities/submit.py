@@ -23,7 +23,7 @@ from refunds.processor import NotSent, PaymentStatus, ProcessorError, ProcessorR
 from refunds.settings import Settings
 from refunds.status import Status
 from refunds.terms import OperationKind
-from store.operations import Attempt, Operation, Payments
+from store.operations import Attempt, Operation, Payments, Standing
 
 log = logger(__name__)
 
@@ -47,36 +47,42 @@ class Submit:
             return await _to_its_end(self._attempt_once(step.refund, tried))
 
     async def _attempt_once(self, refund_id: str, tried: int) -> Situation:
-        operation, found = await self._payments.intent(refund_id)
-        if operation is None:
-            return found
+        standing = await self._payments.standing(refund_id)
+        if standing.situation.status not in (Status.APPROVED, Status.SUBMITTING):
+            return standing.situation
         try:
-            return await self._advance(operation)
+            return await self._advance(refund_id, standing)
         except (NotSent, Unknown) as error:
             log.warning("attempt_without_answer", refund=refund_id, outcome=type(error).__name__, reason=error.reason, tried=tried)
             return await self._give_up_or_retry(refund_id, error, tried)
 
-    async def _advance(self, operation: Operation) -> Situation:
-        if operation.in_flight:
+    async def _advance(self, refund_id: str, standing: Standing) -> Situation:
+        operation = standing.operation
+        if operation is not None and operation.in_flight:
             raise Unknown("attempt_in_flight", "another worker may be sending it")
-        if operation.uncertain:
+        if operation is not None and operation.uncertain:
             adopted = await self._look_up(operation)
             if adopted is not None:
                 return adopted
             if (why := self._payments.no_more_posts(operation, self._payments.database.clock.now())) is not None:
                 return await self._payments.park(operation, Code.OUTCOME_UNKNOWN, f"not in the processor's list, and {why}")
-        state = await self._processor.read_payment(operation.request.processor_payment)
+        elif standing.unreachable and (held := await self._payments.hold_unless_probing(refund_id)) is not None:
+            return held
+        state = await self._processor.read_payment(standing.processor_payment)
         if state is None:
-            state = missing(operation.request.processor_payment, operation.amount.currency, self._payments.database.clock)
-        ours = next((r for r in state.refunds if r.operation == operation.id), None)
-        if ours is not None:  # a refund that this database has forgotten
+            state = missing(standing.processor_payment, standing.currency, self._payments.database.clock)
+        if standing.unreachable:
+            await self._payments.reached()
+        ours = operation and next((r for r in state.refunds if r.operation == operation.id), None)
+        if operation is not None and ours is not None:  # an answer that this database has forgotten
             return await self._payments.receipt(operation, ours, attempt=None)
         began = uptime()
-        attempt, found = await self._payments.open_attempt(operation, state)
-        if attempt is None:
-            if found.status == Status.SUBMITTING:
-                raise Unknown(found.refused.lower() or "not_now", found.refused_detail)
-            return found
+        opened = await self._payments.open_attempt(standing, state)
+        if isinstance(opened, Situation):
+            if opened.status == Status.SUBMITTING:
+                raise Unknown(opened.refused.lower() or "not_now", opened.refused_detail)
+            return opened
+        operation, attempt = opened
         return await self._send(operation, attempt, send_before=began + attempt.send_within_s)
 
     async def _send(self, operation: Operation, attempt: Attempt, *, send_before: float) -> Situation:
@@ -123,17 +129,36 @@ class Submit:
         return None if found is None else await self._payments.receipt(operation, found, attempt=None)
 
     async def _give_up_or_retry(self, refund_id: str, error: NotSent | Unknown, tried: int) -> Situation:
-        """Try again later with growing, jittered waits, or stop for now: held when certainly nothing was sent, else parked."""
-        operation = await self._payments.operation_of(refund_id)
-        assert operation is not None
-        if tried >= self._settings.submit_max_attempts:
-            if operation.first_sent_at is None:
-                return await self._payments.hold_unsent(operation, f"the processor cannot be reached ({error.reason})")
-            why = f"no answer ({error.reason}) after {operation.attempts} attempts and {tried} looks"
-            return await self._payments.park(operation, Code.OUTCOME_UNKNOWN, why)
-        longest = min(self._settings.submit_retry_max_s, self._settings.submit_retry_initial_s * 2 ** (tried - 1))
+        """Try again later with growing, jittered waits, or stop for now: held when certainly nothing was sent, else parked.
+
+        A key that the processor does not accept is nobody's outcome: everything is halted until an operator has repaired it, and nothing fails or is parked for it.
+        """
+        refused_key = _HALTING.get(error.detail if error.reason == "cannot_look_up" else error.reason)
+        if refused_key is not None:
+            await self._payments.halt(refused_key, f"the processor answered {error.reason}: {error.code or 'no code'}")
+        operation = (await self._payments.standing(refund_id)).operation
+        if operation is None or operation.first_sent_at is None:
+            if refused_key is not None:
+                return await self._payments.hold_unsent(
+                    refund_id, Code.PROCESSOR_HALTED, f"the processor does not accept our key ({error.reason})"
+                )
+            if tried >= self._settings.submit_max_attempts:
+                await self._payments.trip_breaker()
+                return await self._payments.hold_unsent(
+                    refund_id, Code.PROCESSOR_UNREACHABLE, f"the processor cannot be reached ({error.reason})"
+                )
+        elif refused_key is None:
+            tried = await self._payments.looked_in_vain(operation)
+            if tried >= self._settings.submit_max_attempts:
+                why = f"no answer ({error.reason}) after {operation.attempts} attempts and {tried} looks"
+                return await self._payments.park(operation, Code.OUTCOME_UNKNOWN, why)
+        longest = min(self._settings.submit_retry_max_s, self._settings.submit_retry_initial_s * 2 ** min(tried - 1, 30))
         wait = max(longest * random.uniform(0.5, 1.0), error.retry_after or 0)
         raise ApplicationError(error.reason, type=type(error).__name__, next_retry_delay=timedelta(seconds=wait)) from None
+
+
+_HALTING = {"key_refused": Code.KEY_REFUSED, "permission": Code.KEY_NOT_PERMITTED}
+"""Reasons of the error map that say something about our key and nothing about the refund."""
 
 
 async def _to_its_end(work: Coroutine[Any, Any, Situation]) -> Situation:

@@ -25,6 +25,9 @@ class PaymentStatus(StrEnum):
     UNKNOWN = "unknown"
 
 
+STRIPE = "stripe"
+"""The name of the processor that is built in."""
+
 MISSING = "missing"
 """The raw status of a payment that the processor does not know."""
 

@@ -1,4 +1,4 @@
-"""Submitting money: intent, attempts, receipt; three short transactions, and never a network call inside one (design, section 4).
+"""Submitting money: intent and attempts here, receipts beside it; short transactions, and never a network call inside one (design, section 4).
 
 An operation is as uncertain as its worst attempt: an attempt that was opened and has no recorded answer counts as unknown, and once one is unknown no later
 refusal concludes anything.
@@ -7,28 +7,28 @@ refusal concludes anything.
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ARRAY, DateTime, Interval, Text, bindparam, func, insert, select, update
+from sqlalchemy import ARRAY, DateTime, Interval, Text, any_, bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code
 from refunds.ids import Prefix, new_id
 from refunds.messages import Situation
 from refunds.money import Money
-from refunds.processor import Conclusion, DisputeState, FrozenRequest, NotSent, PaymentState, PaymentStatus, Refused, Unknown
+from refunds.processor import STRIPE, Conclusion, DisputeState, FrozenRequest, NotSent, PaymentState, PaymentStatus, Refused, Unknown
 from refunds.status import Event, Status
 from refunds.submission import freeze
 from refunds.terms import OperationKind, Terms
-from store import controls, snapshots
+from store import controls, halts, snapshots
 from store.changes import Change, lock_payment_of, lock_refund
 from store.claims import refundable_of
+from store.holding import Holding, Standing
 from store.operation_rows import LAPSED, NOT_SENT, REFUSED, UNKNOWN, Attempt, Operation, operation_from
-from store.receipts import Receipts
 from store.requirements import Required, decisions_on, revision_of, sufficient
 from store.situations import situation
 from store.sql import Query, Row
 from store.tables import attempts, consumed_decisions, operations, payments
 
-__all__ = ["Attempt", "Operation", "Payments"]
+__all__ = ["Attempt", "Operation", "Payments", "Standing"]
 
 
 _OPEN = Query(insert(operations))
@@ -51,93 +51,91 @@ _ATTEMPT = Query(
 )
 
 
-class Payments(Receipts):
+_KNOWN = Query(select(operations.c.id).where(operations.c.id == any_(bindparam("operations", type_=ARRAY(Text)))))
+
+
+class Payments(Holding):
     """The database's side of submitting, over the login of the ``payments`` role."""
 
-    # --- intent ------------------------------------------------------------------------------------------------------------------
+    # --- intent and attempt ------------------------------------------------------------------------------------------------------------
 
-    async def intent(self, refund_id: str) -> tuple[Operation | None, Situation]:
-        """Consume the approvals, freeze the exact request and its key, and move to ``submitting``; once per approved revision, for ever.
+    async def open_attempt(self, seen: Standing, state: PaymentState) -> tuple[Operation, Attempt] | Situation:
+        """Open one attempt under the stop's lock, if everything still fits; otherwise hold the refund and answer with its situation.
 
-        Returns the operation, or ``None`` when this refund is not to be submitted now (the situation says why). Called again it returns the same
-        operation.
-        """
-        async with self.database.begin() as connection:
-            payment = await lock_payment_of(connection, refund_id)
-            change = await lock_refund(connection, refund_id, self.database.clock.now)
-            if payment is None or change["payment_id"] != payment["id"]:
-                return None, situation(change.row)
-            if change.status is Status.SUBMITTING:
-                return await self._operation(connection, change), situation(change.row)
-            if change.status is not Status.APPROVED:
-                return None, situation(change.row)
-            revision = await revision_of(connection, refund_id, change["revision"])
-            if revision["expires_at"] <= change.at:
-                self._hold(change, Code.TERMS_EXPIRED, "the terms expired; they are quoted again")
-                return None, await self._saved(connection, change)
-            # A refund that was held and approved again before anything was sent goes on with the operation it has.
-            operation = await self._operation(connection, change) or await self._open_operation(connection, change, revision)
-            change.move(Event.SUBMIT, revision=change["revision"], terms_hash=revision["terms_hash"])
-            await change.save(connection)
-            return operation, situation(change.row)
-
-    async def _open_operation(self, connection: AsyncConnection, change: Change, revision: Row) -> Operation:
-        terms = Terms.from_stored(revision["terms"])
-        if terms.hash != revision["terms_hash"]:
-            raise RuntimeError(f"the stored terms of {change.id} do not match their hash; nothing is sent")
-        recorded = await decisions_on(connection, change.id, change["revision"])
-        approving = sufficient(Required.of(revision["decision"]), recorded, terms.hash)
-        if approving is None:
-            raise RuntimeError(f"{change.id} is approved but its recorded decisions do not meet its requirements; nothing is sent")
-        operation_id = new_id(Prefix.OPERATION)
-        request = freeze(terms, operation_id)
-        row = {
-            "id": operation_id,
-            "refund_id": change.id,
-            "revision": change["revision"],
-            "kind": terms.operation.value,
-            "terms_hash": terms.hash,
-            "payment_id": revision["payment_id"],
-            "amount": terms.amount,
-            "currency": terms.currency,
-            "request": _request_plain(request),
-            "idempotency_key": request.idempotency_key,
-            "created_at": change.at,
-        }
-        await _OPEN.do(connection, **row, settled_at=None, outcome=None)
-        await _CONSUME.do(connection, decisions=[d["id"] for d in approving], operation=operation_id, at=change.at)
-        change.note("intent", operation=operation_id, kind=terms.operation.value, consumed=[d["id"] for d in approving])
-        dispute = revision["facts"]["payment"]["dispute"]
-        return operation_from(row | {"expires_at": revision["expires_at"], "dispute": dispute, "api_version": terms.api_version}, [])
-
-    # --- attempt -----------------------------------------------------------------------------------------------------------------
-
-    async def open_attempt(self, operation: Operation, state: PaymentState) -> tuple[Attempt | None, Situation]:
-        """Open one attempt under the stop's lock, if everything still fits; otherwise hold the refund and return ``None``.
-
-        ``state`` was read live just before. Checked, each in its own statement after the locks: the stop, that this operation is still the refund's and no
-        other attempt of it is open, the terms, the payment's state and disputes, and what is still refundable. An operation that may already have been sent
-        is never held: when it does not fit any more it is looked up and not repeated.
+        The first attempt of a revision makes the operation in the same transaction: it consumes the approvals and freezes the exact request and its key,
+        once per approved revision, for ever. ``seen`` is how the refund stood before the payment was read, ``state`` that reading. Checked, each in its own
+        statement after the locks: the stop, halts, that the refund still stands so and the reading is fresh, that no other attempt is open, the terms, the
+        payment's state and disputes, and what is still refundable. An operation that may already have been sent is never held: when it does not fit any more
+        it is looked up and not repeated.
         """
         async with self.database.begin() as connection:
             await controls.share_stop_lock(connection)
-            control = await controls.read(connection)
-            change = await self._locked(connection, operation)
+            brake = await self._brake(connection)
+            payment = await lock_payment_of(connection, seen.situation.refund)
+            change = await lock_refund(connection, seen.situation.refund, self.database.clock.now)
             # What the caller knows was read before calls to the processor took their time; only what is read under the locks counts.
             current = await self._operation(connection, change)
-            if change.status is not Status.SUBMITTING or current is None or current.id != operation.id:
-                return None, situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="it has moved on meanwhile")
-            if current.in_flight:
-                return None, situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="another worker may be sending it")
-            await snapshots.save(connection, operation.payment_id, state, now=change.at)
-            refusal = await self._unfit(connection, change, current, state, control)
+            if payment is None or not self._still_so(change, payment, current, seen, state):
+                return situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="it has moved on meanwhile")
+            if current is not None and current.in_flight:
+                return situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="another worker may be sending it")
+            await snapshots.save(connection, payment["id"], state, now=change.at)
+            revision = await revision_of(connection, change.id, change["revision"])
+            intended = current or _intended(change, revision)
+            refusal = brake or await self._unfit(connection, change, payment, intended, state)
             if refusal is None:
-                return await self._insert_attempt(connection, change, current), situation(change.row)
+                if current is None:
+                    await self._write_operation(connection, change, revision, intended)
+                if change.status is Status.APPROVED:
+                    change.move(Event.SUBMIT, revision=intended.revision, terms_hash=change["terms_hash"])
+                return intended, await self._insert_attempt(connection, change, intended)
             code, why = refusal
-            if current.uncertain:
-                return None, situation(change.row, refused=code.value, refused_detail=why)
+            if intended.uncertain:
+                return situation(change.row, refused=code.value, refused_detail=why)
             self._hold(change, code, why)
-            return None, await self._saved(connection, change)
+            return await self._saved(connection, change)
+
+    def _still_so(self, change: Change, payment: Row, current: Operation | None, seen: Standing, state: PaymentState) -> bool:
+        """Whether the refund still stands as the caller saw it, with the same operation or none, and its payment was read a moment ago.
+
+        A worker that was frozen after reading comes back to other terms, another worker's operation, or a reading of another day.
+        """
+        read_ago = (change.at - state.read_at).total_seconds()
+        return (
+            change.status in (Status.APPROVED, Status.SUBMITTING)
+            and change["revision"] == seen.situation.revision
+            and change["payment_id"] == payment["id"]
+            and payment["processor_payment"] == state.processor_payment
+            and (current and current.id) == (seen.operation and seen.operation.id)
+            and read_ago <= self.settings.payment_snapshot_max_age_s
+        )
+
+    async def _write_operation(self, connection: AsyncConnection, change: Change, revision: Row, operation: Operation) -> None:
+        """Consume the approvals and store the operation. Raises when they do not meet what the terms require: a bug, or a hand in the database."""
+        recorded = await decisions_on(connection, change.id, change["revision"])
+        approving = sufficient(Required.of(revision["decision"]), recorded, revision["terms_hash"])
+        if approving is None:
+            raise RuntimeError(f"{change.id} is approved but its recorded decisions do not meet its requirements; nothing is sent")
+        await _OPEN.do(
+            connection,
+            id=operation.id,
+            refund_id=change.id,
+            revision=operation.revision,
+            kind=operation.kind.value,
+            terms_hash=revision["terms_hash"],
+            payment_id=operation.payment_id,
+            amount=operation.amount.amount,
+            currency=operation.amount.currency,
+            request=_request_plain(operation.request),
+            idempotency_key=operation.request.idempotency_key,
+            created_at=change.at,
+            looks=0,
+            settled_at=None,
+            outcome=None,
+        )
+        consumed = [decision["id"] for decision in approving]
+        await _CONSUME.do(connection, decisions=consumed, operation=operation.id, at=change.at)
+        change.note("intent", operation=operation.id, kind=operation.kind.value, consumed=consumed)
 
     def no_more_posts(self, operation: Operation, now: datetime) -> str | None:
         """Why nothing may be posted again for an operation that may already have been sent, or ``None``.
@@ -156,17 +154,27 @@ class Payments(Receipts):
         return None
 
     async def _unfit(
-        self, connection: AsyncConnection, change: Change, operation: Operation, state: PaymentState, control: controls.Control
+        self, connection: AsyncConnection, change: Change, payment: Row, operation: Operation, state: PaymentState
     ) -> tuple[Code, str] | None:
-        """Why no attempt may be opened now, or ``None``."""
-        if control.stopped:
-            return Code.EMERGENCY_STOP, "an operator has stopped all refunds"
-        if control.mode == "draft":
-            return Code.DRAFT_MODE, "the installation is in draft mode, in which nothing is sent"
+        """Why this operation may not be attempted now, or ``None``."""
+        if payment["held_for"] not in (None, change.id):
+            return Code.PAYMENT_HELD, f"{payment['held_for']} of the same payment came back different from what was approved"
+        if (forgotten := await self._forgotten(connection, state)) is not None:
+            why = f"the processor shows {forgotten}, a refund of ours that the database does not know"
+            await halts.open_halt(connection, change.at, processor=STRIPE, code=Code.DATABASE_FORGOT, reason=why)
+            return Code.PROCESSOR_HALTED, why
         if operation.uncertain and (why := self.no_more_posts(operation, change.at)) is not None:
             return Code.OUTCOME_UNKNOWN, why
         why = await self._no_longer_fits(connection, change, operation, state)
         return None if why is None else (Code.TERMS_EXPIRED, f"{why}; the terms are judged again")
+
+    async def _forgotten(self, connection: AsyncConnection, state: PaymentState) -> str | None:
+        """A refund in a reading that carries an operation of ours which this database does not know: it is older than what was sent from it."""
+        ours = {refund.operation: refund.id for refund in state.refunds if refund.operation is not None}
+        if not ours:
+            return None
+        known = {row["id"] for row in await _KNOWN.all(connection, operations=list(ours))}
+        return next((refund for operation, refund in ours.items() if operation not in known), None)
 
     async def _no_longer_fits(self, connection: AsyncConnection, change: Change, operation: Operation, state: PaymentState) -> str | None:
         if operation.terms_expire_at <= change.at:
@@ -200,13 +208,6 @@ class Payments(Receipts):
         change.note("attempt_opened", operation=operation.id, attempt=attempt_id, number=number)
         await change.save(connection)
         return Attempt(attempt_id, number, within)
-
-    def _hold(self, change: Change, code: Code, why: str) -> None:
-        # Quoted again at once; but terms that keep being refuted are not quoted in a hot loop.
-        again = 0.0 if change["revision"] <= 3 else min(2.0 ** change["revision"], 300.0)
-        soon = again if code is Code.TERMS_EXPIRED else self.settings.held_recheck_s
-        change.put(wake_at=change.at + timedelta(seconds=soon), detail=why)
-        change.move(Event.HOLD, code=code)
 
     async def failed_attempt(self, operation: Operation, attempt: Attempt, error: Refused | NotSent | Unknown) -> Situation:
         """Record how an attempt ended without an answer of ours.
@@ -257,16 +258,7 @@ class Payments(Receipts):
                 change.note("attempt_ended", operation=operation.id, attempt=attempt.id, outcome=LAPSED)
                 await change.save(connection)
 
-    # --- giving up for now, and readings ---------------------------------------------------------------------------------------------
-
-    async def hold_unsent(self, operation: Operation, why: str) -> Situation:
-        """Hold a refund of which certainly nothing was sent, until the processor can be reached again."""
-        async with self.database.begin() as connection:
-            change = await self._locked(connection, operation)
-            now = await self._operation(connection, change)
-            if change.status is Status.SUBMITTING and now is not None and now.first_sent_at is None:
-                self._hold(change, Code.PROCESSOR_UNREACHABLE, why)
-            return await self._saved(connection, change)
+    # --- readings ------------------------------------------------------------------------------------------------------------------------
 
     async def save_snapshot(self, payment_id: str, state: PaymentState) -> None:
         """Keep a live reading of a payment."""
@@ -280,6 +272,28 @@ class Payments(Receipts):
                 await connection.execute(select(payments.c.processor_payment, payments.c.currency).where(payments.c.id == payment_id))
             ).one()
             return row.processor_payment, row.currency
+
+
+def _intended(change: Change, revision: Row) -> Operation:
+    """The operation of an approved revision, with the exact request and its key; nothing is written yet."""
+    terms = Terms.from_stored(revision["terms"])
+    if terms.hash != revision["terms_hash"]:
+        raise RuntimeError(f"the stored terms of {change.id} do not match their hash; nothing is sent")
+    operation_id = new_id(Prefix.OPERATION)
+    row = {
+        "id": operation_id,
+        "refund_id": change.id,
+        "revision": change["revision"],
+        "kind": terms.operation.value,
+        "payment_id": revision["payment_id"],
+        "amount": terms.amount,
+        "currency": terms.currency,
+        "request": _request_plain(freeze(terms, operation_id)),
+        "expires_at": revision["expires_at"],
+        "dispute": revision["facts"]["payment"]["dispute"],
+        "api_version": terms.api_version,
+    }
+    return operation_from(row, [])
 
 
 def _same_dispute(now: DisputeState, quoted: str) -> bool:

@@ -12,7 +12,7 @@ from refunds.messages import Situation, Step
 from refunds.processor import PaymentState
 from refunds.settings import Settings
 from refunds.status import BEFORE_OPERATION, Event, Status
-from store import controls, quoting, snapshots
+from store import controls, halts, pacing, quoting, snapshots
 from store.changes import Change, lock_payment, lock_refund, read_refund
 from store.db import Database
 from store.deadlines import climb, remind_of_holding, remind_of_waiting
@@ -127,25 +127,43 @@ class Steps:
             row = await read_refund(connection, refund_id)
             if row["status"] != Status.HELD:
                 return situation(dict(row))
-            await lock_payment(connection, row["payment_id"])
+            payment = await lock_payment(connection, row["payment_id"])
             change = await lock_refund(connection, refund_id, self.database.clock.now)
             if change.status is not Status.HELD:
                 return situation(change.row)
-            control = await controls.read(connection)
-            if control.stopped or control.mode == "draft":
-                remind_of_holding(change, self.settings)
+            if await self._kept_back(connection, change, payment):
                 return await self._saved(connection, change)
             revision = await revision_of(connection, refund_id, change["revision"])
             if change["code"] == Code.TERMS_EXPIRED or revision["expires_at"] <= change.at:
                 state = await self._fresh(connection, change, change["payment_id"])
                 if state is None:
+                    await change.save(connection)  # its turn, which has come
                     return situation(change.row, needs=Step.READ_PAYMENT)
                 again = quoting.asked_again(change, revision)
                 await quoting.quote(connection, self.settings, change, again, state, reviewed=Required.of(revision["decision"]).review)
                 return await self._saved(connection, change)
-            change.put(wake_at=None, detail=None)
+            change.put(wake_at=None, slot_at=None, detail=None)
             change.move(Event.APPROVE, revision=change["revision"], terms_hash=change["terms_hash"])
             return await self._saved(connection, change)
+
+    async def _kept_back(self, connection: AsyncConnection, change: Change, payment: Row) -> bool:
+        """Whether a held refund stays held: by the stop, draft mode, a halt or its payment, or because its turn has not come."""
+        control = await controls.read(connection)
+        halted = await halts.in_force(connection, payment["processor"]) is not None
+        if control.stopped or control.mode == "draft" or halted or payment["held_for"] not in (None, change.id):
+            change.put(slot_at=None)
+            remind_of_holding(change, self.settings)
+            return True
+        if change["code"] == Code.TERMS_EXPIRED:
+            return False  # nothing kept it back; it only had to be judged again
+        slot = change["slot_at"]
+        if slot is None:
+            slot = await pacing.take_slot(connection, payment["processor"], change.at, per_second=self.settings.held_release_per_s)
+        change.put(slot_at=slot)
+        if slot > change.at:
+            change.put(wake_at=slot)
+            return True
+        return False
 
     async def apply_message(self, refund_id: str, kind: str, message_id: str, *, enter_refusal: bool = True) -> Situation:
         """Let a message count as far as the store confirms it (design, section 4).

@@ -4,23 +4,35 @@ Every function here converges: whoever comes second finds the record made and ch
 """
 
 from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import Text, bindparam, literal, select, update
+from sqlalchemy import Text, bindparam, insert, literal, not_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code
 from refunds.messages import Situation
-from refunds.processor import Conclusion, ProcessorRefund, conclude
+from refunds.processor import Conclusion, ProcessorRefund, RefundState, conclude
 from refunds.status import Event, Status, allows
 from store.changes import Change
 from store.operation_rows import ANSWERED, UNKNOWN, Attempt, Operation, OperationRows
 from store.sql import Query
-from store.tables import attempts, operations, processor_refunds
+from store.tables import attempts, operations, payments, processor_refunds
 
 _FRESH = ("state", "raw_state", "failure_reason", "updated_at")
-_MADE = upsert(processor_refunds)
-_KEEP = Query(_MADE.on_conflict_do_update(index_elements=["id"], set_={name: _MADE.excluded[name] for name in _FRESH}))
+_KEPT = ("id", "processor", "payment_id", "operation_id", "amount", "currency", *_FRESH[:3], "created_at", "first_seen_at", "updated_at")
+_MADE = upsert(processor_refunds).values({name: bindparam(name) for name in _KEPT})
+_FAILED = [literal(state.value) for state in RefundState if not state.counts]
+_UNDER_WAY = [literal(RefundState.PENDING.value), literal(RefundState.REQUIRES_ACTION.value)]
+_DONE = [literal(RefundState.SUCCEEDED.value)]
+_BEFORE, _NOW = processor_refunds.c.state, _MADE.excluded.state
+_UNDONE = (_BEFORE.in_(_FAILED) & _NOW.not_in(_FAILED)) | (_BEFORE.in_(_DONE) & _NOW.in_(_UNDER_WAY))
+"""What an answer that waited to be recorded would undo. Only an observation, which is ordered by when it was read, may say that."""
+
+_KEEP = Query(_MADE.on_conflict_do_update(index_elements=["id"], set_={name: _MADE.excluded[name] for name in _FRESH}, where=not_(_UNDONE)))
+RECORD = Query(insert(processor_refunds))
+"""Keeps a refund of the processor that is not recorded yet."""
+
 _THIS = bindparam("attempt", type_=Text)
 _ANSWER = Query(
     update(attempts)
@@ -35,6 +47,19 @@ _SETTLE = Query(
 )
 
 
+def _money(operation: Operation) -> dict[str, Any]:
+    return {"amount": operation.amount.amount, "currency": operation.amount.currency}
+
+
+_HELD = bindparam("held", type_=Text)
+_HOLD_PAYMENT = Query(
+    update(payments)
+    .where(payments.c.id == bindparam("payment"), payments.c.held_for.is_not_distinct_from(_HELD))
+    .values(held_for=bindparam("held_for"))
+)
+"""Nothing more is sent for a payment of which a refund came back different from what was approved, until a person has settled that one."""
+
+
 class Receipts(OperationRows):
     """The recording half of the payments role."""
 
@@ -46,14 +71,16 @@ class Receipts(OperationRows):
         """
         async with self.database.begin() as connection:
             change = await self._locked(connection, operation)
-            await self._keep(connection, change, operation, refund)
+            newest = await self._keep(connection, change, operation, refund)
             await self._answer_attempts(connection, change, operation, attempt, refund)
-            conclusion = conclude(refund, amount=operation.amount, processor_payment=operation.request.processor_payment)
-            await self._apply(connection, change, operation, conclusion, processor_refund=refund.id)
+            if newest:
+                conclusion = conclude(refund, amount=operation.amount, processor_payment=operation.request.processor_payment)
+                await self._apply(connection, change, operation, conclusion, processor_refund=refund.id)
             return await self._saved(connection, change)
 
-    async def _keep(self, connection: AsyncConnection, change: Change, operation: Operation, refund: ProcessorRefund) -> None:
-        await _KEEP.do(
+    async def _keep(self, connection: AsyncConnection, change: Change, operation: Operation, refund: ProcessorRefund) -> bool:
+        """Store the processor's refund; false when something newer is known of it (field report 22)."""
+        kept = await _KEEP.do(
             connection,
             id=refund.id,
             processor="stripe",
@@ -64,9 +91,11 @@ class Receipts(OperationRows):
             state=refund.state.value,
             raw_state=refund.raw_state,
             failure_reason=refund.failure_reason,
+            created_at=refund.created_at,
             first_seen_at=change.at,
             updated_at=change.at,
         )
+        return kept == 1
 
     async def _answer_attempts(
         self, connection: AsyncConnection, change: Change, operation: Operation, attempt: Attempt | None, refund: ProcessorRefund
@@ -108,19 +137,38 @@ class Receipts(OperationRows):
         if change.status is Status.FAILED and conclusion.event is Event.PROCESSOR_PENDING:
             # Taken for failed, and now under way after all: a person must see it.
             conclusion = Conclusion(Event.PARK, Code.OUTCOME_UNKNOWN, "it was recorded as failed, and the processor shows it as under way")
+        if change["code"] == Code.REFUNDED_TWICE and by == "processor":
+            return  # whatever either of the two does, a person says what that means
         if not allows(change.status, conclusion.event):
             return  # the other worker, a poll or an event was here first; the record already says so
+        before = change.status
         change.put(detail=conclusion.detail or None)
         change.move(conclusion.event, actor=by, code=conclusion.code, operation=operation.id, processor_refund=processor_refund)
         if conclusion.event in (Event.PROCESSOR_SUCCEEDED, Event.PROCESSOR_FAILED, Event.AUTHORISATION_RELEASED):
             await _SETTLE.do(connection, operation=operation.id, at=change.at, status=change.status.value)
         if conclusion.event is Event.PROCESSOR_PENDING:
             change.put(wake_at=change.at + timedelta(seconds=self.settings.pending_poll_initial_s))
+        if before is Status.PARKED:
+            await _HOLD_PAYMENT.do(connection, payment=operation.payment_id, held=change.id, held_for=None)
+        if conclusion.event is Event.PARK and conclusion.code is Code.RESPONSE_MISMATCH:
+            await _HOLD_PAYMENT.do(connection, payment=operation.payment_id, held=None, held_for=change.id)
         if conclusion.event is Event.PARK:
             change.put(wake_at=change.at + timedelta(seconds=self.settings.parked_escalate_s), queue="settle")
             change.notice("parked", code=conclusion.code)
-        if conclusion.event is Event.PROCESSOR_FAILED:
+        if before is Status.SUCCEEDED and conclusion.event is Event.PROCESSOR_FAILED:
+            # Counted as returned until now: the entry that takes it back stands beside the one that counted it (field report 17).
+            change.note(
+                "compensated",
+                operation=operation.id,
+                processor_refund=processor_refund,
+                **_money(operation),
+                reason=conclusion.detail or None,
+            )
+            change.notice("failed_after_success", code=conclusion.code)
+        elif conclusion.event is Event.PROCESSOR_FAILED:
             change.notice("failed", code=conclusion.code)
+        if before is Status.FAILED and conclusion.event is Event.PROCESSOR_SUCCEEDED:
+            change.notice("succeeded_after_failure")
 
     async def released(self, operation: Operation, *, attempt: Attempt | None) -> Situation:
         """Record that the authorisation was cancelled: no money was taken, so it is not counted as a refund."""
@@ -145,8 +193,7 @@ class Receipts(OperationRows):
         """
         async with self.database.begin() as connection:
             change = await self._locked(connection, operation)
-            if refund is not None:
-                await self._keep(connection, change, operation, refund)
+            if refund is not None and await self._keep(connection, change, operation, refund):
                 conclusion = conclude(refund, amount=operation.amount, processor_payment=operation.request.processor_payment)
                 if conclusion.event is not Event.PROCESSOR_PENDING or change.status is not Status.PENDING:
                     await self._apply(connection, change, operation, conclusion, processor_refund=refund.id)

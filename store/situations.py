@@ -1,9 +1,11 @@
 """Where a refund stands, for the workflow and for people: what it waits for, since when, until when, and which runbook applies."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from refunds.clock import rfc3339
+from refunds.errors import Code
 from refunds.messages import Situation
 from refunds.money import Money
 from refunds.status import Status
@@ -62,7 +64,7 @@ def waits_for(row: dict[str, Any]) -> str:
         case Status.APPROVED:
             return f"{amount} approved, about to be submitted"
         case Status.HELD:
-            return f"{amount} held back: {row['detail'] or row['code'] or 'see the ledger'}"
+            return f"{amount} held back: {row['detail'] or row['code'] or 'see the ledger'}{_again(row)}"
         case Status.SUBMITTING:
             return f"the processor's answer to {amount}"
         case Status.PENDING:
@@ -73,5 +75,15 @@ def waits_for(row: dict[str, Any]) -> str:
             return ""
 
 
+def _again(row: Mapping[str, Any]) -> str:
+    if row["slot_at"] is not None:
+        return f"; its turn comes at {_second(row['slot_at'])}"
+    return f"; tried again at {_second(row['wake_at'])}" if row["code"] == Code.PROCESSOR_UNREACHABLE and row["wake_at"] else ""
+
+
 def _until(moment: datetime | None) -> str:
-    return f" until {rfc3339(moment.replace(microsecond=0)).replace('.000000', '')}" if moment else ""
+    return f" until {_second(moment)}" if moment else ""
+
+
+def _second(moment: datetime) -> str:
+    return rfc3339(moment.replace(microsecond=0)).replace(".000000", "")

@@ -131,9 +131,8 @@ payments = Table(
     _text("processor_payment"),
     _text("currency"),
     Column("amount", BigInteger, nullable=False),
-    # Why nothing may be sent for this payment until a person has looked: a refund of it came back different from what was approved.
-    _text("held_reason", nullable=True),
-    _at("held_at", nullable=True),
+    # The refund that came back different from what was approved: until a person has settled it, nothing more is sent for this payment.
+    _text("held_for", nullable=True),
     UniqueConstraint("processor", "processor_payment"),
 )
 
@@ -293,6 +292,7 @@ operations = Table(
     _text("currency"),
     Column("request", JSONB, nullable=False),
     _text("idempotency_key", unique=True),
+    Column("looks", Integer, nullable=False, server_default=text("0")),  # how often it was looked for in vain
     _at("created_at"),
     _at("settled_at", nullable=True),
     _text("outcome", nullable=True),
@@ -461,9 +461,11 @@ halts = Table(
 pacing = Table(
     "pacing",
     metadata,
-    # When the next held refund may go on: what was held back is let go one after the other, not all at once.
-    _text("name", primary_key=True),
+    # What was held back is let go one after the other: the next may go at next_at. Until open_until the breaker is open: the
+    # processor counts as unreachable, and nobody tries it.
+    _text("processor", primary_key=True),
     _at("next_at"),
+    _at("open_until", nullable=True),
 )
 
 policy_versions = Table(

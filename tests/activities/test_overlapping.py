@@ -22,7 +22,7 @@ async def both_clocks(shop: Shop, by: timedelta) -> None:
 # --- the process ends somewhere ------------------------------------------------------------------------------------------------------------
 
 POINTS: list[tuple[str, str, str]] = [
-    ("payments", "after", "intent"),
+    ("payments", "after", "standing"),
     ("processor", "before", "read_payment"),
     ("processor", "after", "read_payment"),
     ("payments", "before", "open_attempt"),
@@ -287,15 +287,15 @@ async def test_a_worker_with_an_old_operation_never_sends_it(shop: Shop) -> None
     await shop.payments.save_snapshot(payment["id"], state)
     assert (await shop.steps.resume_held(refund_id)).revision == 2
     await shop.agreed(refund_id)
-    operation, _ = await shop.payments.intent(refund_id)
-    assert operation is not None
     thaw.set()
     [late] = await all_of([first])
 
-    assert isinstance(late, ApplicationError)
+    assert (late.status, late.refused) == ("approved", "ATTEMPT_OPEN")
     assert await shop.asked_and_made(intent) == (0, 0)
     assert (await shop.submit(refund_id, attempt=1)).status == "succeeded"
     truth = await shop.truth(intent)
+    operation = (await shop.payments.standing(refund_id)).operation
+    assert operation is not None
     assert [request["key"] for request in truth["create_requests"]] == [operation.request.idempotency_key]
     assert len(truth["refunds"]) == 1
 
@@ -341,8 +341,9 @@ async def test_field_61_an_approval_is_spent_once(shop: Shop) -> None:
     """Retries of the operation need no new decision; after a definite failure nothing is ever sent again on the old one."""
     intent = await shop.paid(50_000)
     refund_id = await shop.approved(intent, 20_000)
-    with pytest.raises(Crash):
-        await shop.submit(refund_id, step=shop.submitting(payments=Tampered(shop.payments, after={"intent": crash})))
+    await shop.fault("refund.create", {"kind": "rate_limit"})
+    with pytest.raises(ApplicationError, match="rate_limited"):
+        await shop.submit(refund_id)
     body = {"error": {"type": "invalid_request_error", "message": "No."}}
     await shop.fault("refund.create", {"kind": "status", "status": 400, "body": body})
     assert (await shop.submit(refund_id, attempt=2)).status == "failed"
@@ -350,7 +351,7 @@ async def test_field_61_an_approval_is_spent_once(shop: Shop) -> None:
     for attempt in itertools.islice(itertools.count(3), 3):
         assert (await shop.submit(refund_id, attempt=attempt)).status == "failed"
 
-    assert await shop.asked_and_made(intent) == (1, 0)
+    assert await shop.asked_and_made(intent) == (2, 0)
     spent = await shop.query(
         "SELECT d.kind FROM consumed_decisions c JOIN decisions d ON d.id = decision_id WHERE refund_id = :r", r=refund_id
     )

@@ -207,16 +207,14 @@ async def stop(world: World, *, stopped: bool = True, mode: str = "live") -> con
 
 
 async def test_a_stop_is_recorded_and_holds_what_is_approved(world: World) -> None:
-    payment = await world.ready()
+    await world.ready()
     refund, _ = await world.quoted(amount=2_000)
-    operation, _ = await world.submitting.intent(refund)
-    assert operation is not None
 
     control = await stop(world)
-    attempt, seen = await world.submitting.open_attempt(operation, await world.read(payment))
+    seen = await world.kept(refund)
 
     assert (control.stopped, control.reason, control.changed_by) == (True, "a test", "pr_op")
-    assert (attempt, seen.status, seen.code, world.count("attempts")) == (None, "held", Code.EMERGENCY_STOP, 0)
+    assert (seen.status, seen.code, world.count("attempts"), world.count("operations")) == ("held", Code.EMERGENCY_STOP, 0, 0)
     assert (await world.steps.resume_held(refund)).status == "held"
     await stop(world, stopped=False)
     assert (await world.steps.resume_held(refund)).status == "approved"
@@ -225,16 +223,12 @@ async def test_a_stop_is_recorded_and_holds_what_is_approved(world: World) -> No
 
 async def test_a_stop_waits_for_an_attempt_that_is_being_opened_and_lists_it(world: World) -> None:
     payment = await world.ready(captured=100_000)
-    operations = []
-    for amount in (1_000, 1_100, 1_200):
-        refund, _ = await world.quoted(amount=amount)
-        operations.append((await world.submitting.intent(refund))[0])
+    quoted = [await world.quoted(amount=amount) for amount in (1_000, 1_100, 1_200)]
+    seen = [await world.submitting.standing(refund) for refund, _ in quoted]
     state = await world.read(payment, captured=100_000)
 
-    ended = await asyncio.gather(
-        *(world.submitting.open_attempt(o, state) for o in operations if o is not None), stop(world), return_exceptions=True
-    )
-    opened = sum(1 for e in ended[:3] if isinstance(e, tuple) and e[0] is not None)
+    ended = await asyncio.gather(*(world.submitting.open_attempt(s, state) for s in seen), stop(world), return_exceptions=True)
+    opened = sum(1 for e in ended[:3] if isinstance(e, tuple))
     async with world.api.begin() as connection:
         listed = await controls.open_attempts(connection)
 
@@ -250,7 +244,7 @@ async def test_draft_mode_decides_and_never_sends(world: World) -> None:
     assert seen.status == "drafted"
     await stop(world, stopped=False, mode="live")
     assert (await world.steps.prepare(refund)).status == "drafted"
-    assert (await world.submitting.intent(refund))[0] is None
+    assert (await world.kept(refund)).status == "drafted"
 
 
 async def test_a_policy_comes_into_force_at_its_date_and_not_before(world: World) -> None:

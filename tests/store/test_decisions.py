@@ -8,6 +8,7 @@ import pytest
 
 from refunds.errors import Code, RefundError
 from refunds.people import Actor, PrincipalKind, Role
+from refunds.processor import NotSent
 from store import decisions
 from store.requirements import Required, decisions_on, revision_of, sufficient
 from tests.store.world import World
@@ -194,12 +195,11 @@ async def test_field_59_a_stale_page(world: World, reviewed: str) -> None:
 async def test_field_61_an_approval_is_consumed_once(world: World, reviewed: str) -> None:
     await world.decide(reviewed, world.ann)
 
-    first, _ = await world.submitting.intent(reviewed)
-    again, _ = await world.submitting.intent(reviewed)
+    first, attempt = await world.attempted(reviewed, 100_000)
+    await world.submitting.failed_attempt(first, attempt, NotSent("no_connection"))
+    again, _ = await world.attempted(reviewed, 100_000)
 
-    assert first is not None
-    assert again is not None
-    assert (first.id, world.count("operations")) == (again.id, 1)
+    assert (first.id, world.count("operations"), world.count("attempts")) == (again.id, 1, 2)
     consumed = world.rows("SELECT d.kind FROM consumed_decisions c JOIN decisions d ON d.id = c.decision_id ORDER BY d.kind")
     assert [c["kind"] for c in consumed] == ["consent", "review"]
 
@@ -209,9 +209,9 @@ async def test_field_61_a_new_policy_does_not_ask_again(world: World, reviewed: 
     [current] = world.rows("SELECT source FROM policy_versions")
     await world.policy(current["source"].replace("consent_only_up_to: 100.00", "consent_only_up_to: 1.00"))
 
-    operation, seen = await world.submitting.intent(reviewed)
+    await world.attempted(reviewed, 100_000)
 
-    assert (operation is not None, seen.status) == (True, "submitting")
+    assert world.row(reviewed)["status"] == "submitting"
 
 
 async def test_field_61_a_decision_does_not_cover_other_terms(world: World, reviewed: str) -> None:
@@ -278,13 +278,13 @@ async def test_withdrawal_and_a_withdrawal_again(world: World, reviewed: str) ->
     again = await world.withdraw(reviewed)
 
     assert (first.row["status"], first.replayed, again.replayed) == ("withdrawn", False, True)
-    assert (await world.submitting.intent(reviewed))[0] is None
+    assert (await world.kept(reviewed, 100_000)).status == "withdrawn"
 
 
 async def test_withdrawal_is_too_late_once_there_is_an_operation(world: World) -> None:
     await world.ready()
     refund, _ = await world.quoted(amount=2_000)
-    await world.submitting.intent(refund)
+    await world.attempted(refund)
 
     with pytest.raises(RefundError) as refusal:
         await world.withdraw(refund)
@@ -299,6 +299,5 @@ async def test_withdrawal_and_intent_at_once_have_one_winner(world: World) -> No
         refund, _ = await world.quoted(amount=1_000)
         if world.row(refund)["status"] == "awaiting_review":
             await world.decide(refund, world.ann)
-        ended = await asyncio.gather(world.withdraw(refund), world.submitting.intent(refund), return_exceptions=True)
-        operation = ended[1][0] if isinstance(ended[1], tuple) else None
-        assert isinstance(ended[0], RefundError) == (operation is not None)
+        ended = await asyncio.gather(world.withdraw(refund), world.attempt(refund, 100_000), return_exceptions=True)
+        assert isinstance(ended[0], RefundError) == isinstance(ended[1], tuple)

@@ -69,14 +69,11 @@ async def test_field_45_full_is_frozen_to_a_number_and_presented_again_when_less
     # Full is asked for the customer's consent: nobody named an amount.
     assert seen.status == "awaiting_consent"
     await world.consent(refund)
-    operation, _ = await world.submitting.intent(refund)
-    assert operation is not None
 
-    state = await world.read(payment, captured=3_000, refunds=(external(payment, 1_000),), read_at=world.clock.at + timedelta(seconds=1))
-    attempt, held = await world.submitting.open_attempt(operation, state)
+    held = await world.kept(refund, 3_000, refunds=(external(payment, 1_000),), read_at=world.clock.at + timedelta(seconds=1))
     again = await world.steps.resume_held(refund)
 
-    assert (attempt, held.status, held.code) == (None, "held", "TERMS_EXPIRED")
+    assert (held.status, held.code) == ("held", "TERMS_EXPIRED")
     assert (again.status, again.amount, again.revision) == ("awaiting_consent", 2_000, 2)
 
 

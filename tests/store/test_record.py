@@ -28,7 +28,7 @@ async def long_way(world: World) -> str:
     await world.revise(refund, world.ann, amount=15_000)
     await world.consent(refund)
     await world.decide(refund, world.bob)
-    await world.submitting.intent(refund)
+    await world.attempted(refund, 100_000)
     return refund
 
 
@@ -169,14 +169,11 @@ async def test_quoting_locks_payment_then_refund_then_customer(world: World, sen
 async def test_submitting_locks_stop_then_payment_then_refund(world: World, sent: list[str]) -> None:
     payment = await world.ready()
     refund, _ = await world.quoted(amount=2_000)
-    sent.clear()
-    operation, _ = await world.submitting.intent(refund)
-    assert operation is not None
-    assert list(locks(sent)) == ["payments", "refunds"]
-
+    seen = await world.submitting.standing(refund)
     state = await world.read(payment)
     sent.clear()
-    await world.submitting.open_attempt(operation, state)
+
+    await world.submitting.open_attempt(seen, state)
 
     assert list(locks(sent)) == ["stop", "payments", "refunds"]
     # The flag is read in a statement of its own after the lock: one statement would read the flag of its beginning.

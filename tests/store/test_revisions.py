@@ -111,10 +111,8 @@ async def test_looser_terms_that_are_quoted_again_keep_their_author(world: World
     await world.decide(reviewed, world.bob)
     [revision] = world.rows("SELECT expires_at FROM revisions WHERE revision = 2")
     world.clock.at = revision["expires_at"]
-    [payment] = world.rows("SELECT processor_payment FROM payments")
-    await world.read(payment["processor_payment"], captured=100_000)
-    operation, held = await world.submitting.intent(reviewed)
-    assert (operation, held.status, held.code) == (None, "held", "TERMS_EXPIRED")
+    held = await world.kept(reviewed, 100_000)
+    assert (held.status, held.code) == ("held", "TERMS_EXPIRED")
 
     again = await world.steps.resume_held(reviewed)
 
@@ -127,9 +125,7 @@ async def test_terms_that_expired_after_an_approval_are_reviewed_again(world: Wo
     await world.decide(reviewed, world.ann)
     [revision] = world.rows("SELECT expires_at FROM revisions")
     world.clock.at = revision["expires_at"]
-    [payment] = world.rows("SELECT processor_payment FROM payments")
-    await world.read(payment["processor_payment"], captured=100_000)
-    await world.submitting.intent(reviewed)
+    await world.kept(reviewed, 100_000)
 
     again = await world.steps.resume_held(reviewed)
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from refunds.policy import sample_policy_text
+from refunds.processor import NotSent
 from store import controls
 from tests.store.world import World
 
@@ -23,12 +24,8 @@ async def held(world: World) -> str:
     """A refund that a stop holds back."""
     await world.ready(captured=100_000)
     refund, _ = await world.quoted(amount=2_000)
-    operation, _ = await world.submitting.intent(refund)
-    assert operation is not None
-    [payment] = world.rows("SELECT processor_payment FROM payments")
     await control(world, stopped=True)
-    _, seen = await world.submitting.open_attempt(operation, await world.read(payment["processor_payment"], captured=100_000))
-    assert seen.status == "held"
+    assert (await world.kept(refund, 100_000)).status == "held"
     return refund
 
 
@@ -48,25 +45,22 @@ async def test_a_held_refund_reminds_its_owners_once_a_day(world: World) -> None
 @pytest.mark.parametrize("at", ["approved", "submitting", "held"])
 async def test_nothing_is_sent_any_more_once_the_mode_is_draft(world: World, at: str) -> None:
     await world.ready(captured=100_000)
-    [payment] = world.rows("SELECT processor_payment FROM payments")
     refund, _ = await world.quoted(amount=2_000)
-    operation = None
-    if at != "approved":
-        operation, _ = await world.submitting.intent(refund)
-        assert operation is not None
+    attempts = 0
+    if at == "submitting":
+        operation, attempt = await world.attempted(refund, 100_000)
+        await world.submitting.failed_attempt(operation, attempt, NotSent("no_connection"))
+        attempts = 1
     if at == "held":
         await control(world, stopped=True)
-        assert operation is not None
-        await world.submitting.open_attempt(operation, await world.read(payment["processor_payment"], captured=100_000))
+        await world.kept(refund, 100_000)
     await control(world, mode="draft")
 
     if at == "held":
         await world.steps.resume_held(refund)
-    operation, _ = await world.submitting.intent(refund)
-    if operation is not None:
-        await world.submitting.open_attempt(operation, await world.read(payment["processor_payment"], captured=100_000))
+    await world.kept(refund, 100_000)
 
-    assert world.count("attempts") == 0
+    assert world.count("attempts") == attempts
     assert world.row(refund)["status"] in ("drafted", "held")
 
 
@@ -79,8 +73,7 @@ async def test_what_a_person_had_approved_a_person_approves_again(world: World) 
     await world.policy(looser.replace("per_customer_per_day: 150.00", "per_customer_per_day: 900.00", 1))
     [revision] = world.rows("SELECT expires_at FROM revisions")
     world.clock.at = revision["expires_at"] + timedelta(seconds=1)
-    await fresh(world)
-    await world.submitting.intent(refund)
+    await world.kept(refund, 100_000)
 
     again = await world.steps.resume_held(refund)
 

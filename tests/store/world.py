@@ -22,7 +22,7 @@ from store.bootstrap import bootstrap
 from store.classifying import Classifying
 from store.db import Database, connect
 from store.decisions import Recorded
-from store.operations import Payments
+from store.operations import Attempt, Operation, Payments
 from store.progress import Steps
 from store.texts import Texts
 from tests.conftest import FreshDatabase
@@ -214,6 +214,23 @@ class World:
         [payment] = await self.order(amounts=(captured,))
         await self.read(payment, captured, **reading)
         return payment
+
+    async def attempt(self, refund_id: str, captured: int = 10_000, **reading: Any) -> tuple[Operation, Attempt] | Situation:
+        """Open an attempt on a payment that was just read, as submitting does."""
+        seen = await self.submitting.standing(refund_id)
+        return await self.submitting.open_attempt(seen, await self.read(seen.processor_payment, captured, **reading))
+
+    async def attempted(self, refund_id: str, captured: int = 10_000, **reading: Any) -> tuple[Operation, Attempt]:
+        """Open an attempt, which nothing may be in the way of."""
+        opened = await self.attempt(refund_id, captured, **reading)
+        assert not isinstance(opened, Situation), opened
+        return opened
+
+    async def kept(self, refund_id: str, captured: int = 10_000, **reading: Any) -> Situation:
+        """Try to open an attempt, which something must be in the way of."""
+        opened = await self.attempt(refund_id, captured, **reading)
+        assert isinstance(opened, Situation), opened
+        return opened
 
     async def decide(self, refund_id: str, actor: Actor, verdict: str = "approve", terms_hash: str | None = None) -> Recorded:
         """Record a decision on the present terms, or on others."""

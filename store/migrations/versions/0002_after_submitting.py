@@ -50,11 +50,12 @@ def upgrade() -> None:
     op.create_index("ix_halts_in_force", "halts", ["processor"], unique=True, postgresql_where=sa.text("lifted_at IS NULL"))
     op.create_table(
         "pacing",
-        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("processor", sa.Text(), nullable=False),
         sa.Column("next_at", sa.DateTime(timezone=True), nullable=False),
-        sa.PrimaryKeyConstraint("name", name=op.f("pk_pacing")),
+        sa.Column("open_until", sa.DateTime(timezone=True), nullable=True),
+        sa.PrimaryKeyConstraint("processor", name=op.f("pk_pacing")),
     )
-    op.execute("INSERT INTO pacing (name, next_at) VALUES ('held', now())")
+    op.execute("INSERT INTO pacing (processor, next_at) VALUES ('stripe', '1970-01-01T00:00:00Z')")
     op.create_table(
         "reconciliations",
         sa.Column("id", sa.Text(), nullable=False),
@@ -109,8 +110,8 @@ def upgrade() -> None:
         unique=True,
         postgresql_where=sa.text("state <> 'closed'"),
     )
-    op.add_column("payments", sa.Column("held_reason", sa.Text(), nullable=True))
-    op.add_column("payments", sa.Column("held_at", sa.DateTime(timezone=True), nullable=True))
+    op.add_column("operations", sa.Column("looks", sa.Integer(), server_default=sa.text("0"), nullable=False))
+    op.add_column("payments", sa.Column("held_for", sa.Text(), nullable=True))
     op.add_column("processor_refunds", sa.Column("created_at", sa.DateTime(timezone=True), nullable=True))
     op.add_column("processor_refunds", sa.Column("compared_in", sa.Text(), nullable=True))
     op.create_index("ix_processor_refunds_first_seen", "processor_refunds", ["first_seen_at", "id"], unique=False)
@@ -122,8 +123,8 @@ def downgrade() -> None:
     op.drop_index("ix_processor_refunds_first_seen", table_name="processor_refunds")
     op.drop_column("processor_refunds", "compared_in")
     op.drop_column("processor_refunds", "created_at")
-    op.drop_column("payments", "held_at")
-    op.drop_column("payments", "held_reason")
+    op.drop_column("payments", "held_for")
+    op.drop_column("operations", "looks")
     op.drop_index("uq_discrepancies_open", table_name="discrepancies", postgresql_where=sa.text("state <> 'closed'"))
     op.drop_index(op.f("ix_discrepancies_refund_id"), table_name="discrepancies")
     op.drop_index(op.f("ix_discrepancies_payment_id"), table_name="discrepancies")

@@ -1,0 +1,122 @@
+"""What keeps approved refunds back: the stop, draft mode, a halt of the processor, the breaker. Nothing of what is held was ever sent.
+
+A held refund is looked at again by itself (``store/progress.py``), and when nothing holds it any more it goes on in its turn.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import bindparam, exists, literal_column, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.errors import Code, RefundError
+from refunds.messages import Situation
+from refunds.processor import STRIPE
+from refunds.status import Event, Status
+from store import controls, halts, pacing
+from store.changes import Change, lock_payment_of, lock_refund
+from store.operation_rows import Operation
+from store.receipts import Receipts
+from store.situations import situation
+from store.sql import Query
+from store.tables import operations, payments, refunds
+from store.tables import pacing as pacing_table
+
+_LOOKED = Query(
+    update(operations)
+    .where(operations.c.id == bindparam("operation"))
+    .values(looks=operations.c.looks + literal_column("1"))
+    .returning(operations.c.looks)
+)
+_STANDING = Query(
+    select(
+        refunds,
+        payments.c.processor_payment,
+        payments.c.currency.label("payment_currency"),
+        exists().where(operations.c.refund_id == refunds.c.id, operations.c.revision == refunds.c.revision).label("operated"),
+        select(pacing_table.c.open_until).where(pacing_table.c.processor == bindparam("processor")).scalar_subquery().label("open_until"),
+    )
+    .outerjoin(payments, payments.c.id == refunds.c.payment_id)
+    .where(refunds.c.id == bindparam("refund"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A refund before it is submitted: its operation, once there is one, the payment at the processor, and whether the breaker is open."""
+
+    situation: Situation
+    operation: Operation | None
+    processor_payment: str
+    currency: str
+    unreachable: bool
+
+
+class Holding(Receipts):
+    """The holding half of the payments role."""
+
+    async def standing(self, refund_id: str) -> Standing:
+        """How a refund stands before anybody is called. Read without locks: only what :meth:`open_attempt` finds under them counts."""
+        async with self.database.read() as connection:
+            row = await _STANDING.first(connection, refund=refund_id, processor=STRIPE)
+            if row is None:
+                raise RefundError(Code.REFUND_NOT_FOUND, refund=refund_id)
+            change = Change(row, self.database.clock.now())
+            operation = await self._operation(connection, change) if row["operated"] else None
+        return Standing(situation(row), operation, row["processor_payment"], row["payment_currency"], row["open_until"] is not None)
+
+    async def hold_unless_probing(self, refund_id: str) -> Situation | None:
+        """Hold a refund while the breaker is open; ``None`` for the one that probes the processor."""
+        again_s = self.settings.held_recheck_s
+        async with self.database.begin() as connection:
+            if await pacing.may_probe(connection, STRIPE, self.database.clock.now(), again_s=again_s):
+                return None
+        return await self.hold_unsent(refund_id, Code.PROCESSOR_UNREACHABLE, "the processor could not be reached a moment ago")
+
+    async def reached(self) -> None:
+        """Close the breaker: the processor has answered."""
+        async with self.database.begin() as connection:
+            await pacing.reset(connection, STRIPE)
+
+    async def halt(self, code: Code, reason: str) -> None:
+        """Halt submitting until an operator lifts it, and tell people; nothing more if it is halted already."""
+        async with self.database.begin() as connection:
+            await halts.open_halt(connection, self.database.clock.now(), processor=STRIPE, code=code, reason=reason)
+
+    async def hold_unsent(self, refund_id: str, code: Code, why: str) -> Situation:
+        """Hold a refund of which certainly nothing was sent. One that may have been sent, or has moved on, stays as it is."""
+        async with self.database.begin() as connection:
+            if await lock_payment_of(connection, refund_id) is None:
+                return situation((await lock_refund(connection, refund_id, self.database.clock.now)).row)
+            change = await lock_refund(connection, refund_id, self.database.clock.now)
+            operation = await self._operation(connection, change)
+            if change.status in (Status.APPROVED, Status.SUBMITTING) and (operation is None or operation.first_sent_at is None):
+                self._hold(change, code, why)
+            return await self._saved(connection, change)
+
+    async def trip_breaker(self) -> None:
+        """Keep everybody from trying the processor for a while: it could not be reached."""
+        async with self.database.begin() as connection:
+            await pacing.trip(connection, STRIPE, self.database.clock.now(), again_s=self.settings.held_recheck_s)
+
+    async def looked_in_vain(self, operation: Operation) -> int:
+        """Count that an operation was looked for and not found, or could not be looked for; returns how often that was."""
+        async with self.database.begin() as connection:
+            return await _LOOKED.value(connection, operation=operation.id)
+
+    async def _brake(self, connection: AsyncConnection) -> tuple[Code, str] | None:
+        """What keeps everything back just now, or ``None``. What cannot be read raises, and then nothing is sent."""
+        control = await controls.read(connection)
+        if control.stopped:
+            return Code.EMERGENCY_STOP, "an operator has stopped all refunds"
+        if control.mode == "draft":
+            return Code.DRAFT_MODE, "the installation is in draft mode, in which nothing is sent"
+        halt = await halts.in_force(connection, STRIPE)
+        return None if halt is None else (Code.PROCESSOR_HALTED, f"submitting is halted ({halt['code']}): {halt['reason']}")
+
+    def _hold(self, change: Change, code: Code, why: str) -> None:
+        # Quoted again at once; but terms that keep being refuted are not quoted in a hot loop.
+        again = 0.0 if change["revision"] <= 3 else min(2.0 ** change["revision"], 300.0)
+        soon = again if code is Code.TERMS_EXPIRED else self.settings.held_recheck_s
+        change.put(wake_at=change.at + timedelta(seconds=soon), slot_at=None, detail=why)
+        change.move(Event.HOLD, code=code)
