@@ -64,6 +64,13 @@ def takes(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": {"$ref": REF.format(model=model.__name__)}}}}}
 
 
+def shows(model: type[BaseModel], *others: str) -> dict[str, Any]:
+    """The description of an answer that is given as JSON or, when it is asked for, as another media type."""
+    _bodies.add(model)
+    as_json = {"application/json": {"schema": {"$ref": REF.format(model=model.__name__)}}}
+    return {"content": as_json | {media_type: {"schema": {"type": "string"}} for media_type in others}}
+
+
 KEY_HEADER = {
     "parameters": [
         {

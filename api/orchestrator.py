@@ -15,14 +15,16 @@ from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from refunds.ids import Prefix, new_id, workflow_id
+from refunds.ids import Prefix, new_id, reconciliation_workflow_id, workflow_id
 from refunds.logs import logger
 from refunds.messages import (
     QUEUE_REFUNDS,
     READING_WORKFLOW,
+    RECONCILIATION_WORKFLOW,
     WORKFLOW_TYPE,
     Message,
     Outcome,
+    ReconciliationInput,
     RefundInput,
     StepInput,
 )
@@ -128,6 +130,21 @@ class Orchestrator:
             )
 
         return await self._try("read payment", payment_id, call, within_s)
+
+    async def reconcile(self, run_id: str, *, within_s: float) -> bool:
+        """Start the workflow of a stored reconciliation; ``False`` when Temporal cannot be reached (the payments role starts it later)."""
+
+        async def call() -> None:
+            await self._client.start_workflow(
+                RECONCILIATION_WORKFLOW,
+                ReconciliationInput(run=run_id),
+                id=reconciliation_workflow_id(run_id),
+                task_queue=QUEUE_REFUNDS,
+                id_conflict_policy=common.WorkflowIDConflictPolicy.USE_EXISTING,
+                static_summary="Reconcile with the processor",
+            )
+
+        return await self._try("reconcile", run_id, call, within_s)
 
     async def reachable(self, *, within_s: float) -> bool:
         """Whether Temporal answers."""
