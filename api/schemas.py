@@ -390,10 +390,12 @@ class ControlView(Shape):
     scope: str
     state: Literal["stopped", "running"]
     stopped: bool
-    mode: Literal["live", "draft"]
+    mode: Literal["live", "draft"] | None = Field(description="Of everything; a processor has none.")
+    code: str | None = Field(description="Why a processor is halted.")
     reason: str
-    changed_by: str | None
-    changed_at: AwareDatetime
+    changed_by: str | None = Field(description="Who changed it; null when the orchestrator did.")
+    changed_by_handle: str | None
+    changed_at: AwareDatetime | None
 
 
 class ControlList(Shape):

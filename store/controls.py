@@ -48,12 +48,17 @@ async def share_stop_lock(connection: AsyncConnection) -> None:
     await _SHARE_LOCK.do(connection)
 
 
-async def change(connection: AsyncConnection, clock: Clock, *, stopped: bool, mode: str | None, reason: str, actor: str) -> Control:
-    """Flip the flag under the exclusive lock and nothing else; without ``mode`` it stays. Committing the transaction is the moment of the stop."""
+async def lock_exclusively(connection: AsyncConnection) -> None:
+    """Take the stop's lock: whoever opens an attempt waits until this transaction ends, and then sees what it changed."""
     # The stop must win over a busy system, so it waits longer for its lock than anybody may hold it: a frozen holder is cut off after 5 s.
     await connection.execute(text("SET LOCAL lock_timeout = '15s'"))
     await connection.execute(text("SET LOCAL statement_timeout = '20s'"))
     await connection.execute(select(func.pg_advisory_xact_lock(STOP_LOCK)))
+
+
+async def change(connection: AsyncConnection, clock: Clock, *, stopped: bool, mode: str | None, reason: str, actor: str) -> Control:
+    """Flip the flag under the exclusive lock and nothing else; without ``mode`` it stays. Committing the transaction is the moment of the stop."""
+    await lock_exclusively(connection)
     now = clock.now()
     row = (
         (

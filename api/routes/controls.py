@@ -2,21 +2,22 @@
 
 import asyncio
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Response
-from pydantic import StringConstraints
+from pydantic import StringConstraints, model_validator
 
 from api import presenting
 from api.bodies import parse
 from api.calls import Call, TheCall
 from api.contract import errors, takes
 from api.schemas import ControlChanged, ControlList
+from refunds.errors import Code
 from refunds.logs import logger
 from refunds.messages import Message
 from refunds.orders import CleanText, Strict
 from refunds.people import Role
-from store import controls, outbox
+from store import controls, outbox, scopes
 from store.db import Database
 from store.sql import Row
 
@@ -28,26 +29,32 @@ _log = logger(__name__)
 
 
 class ControlChange(Strict):
-    """The state wanted. Without ``mode`` it stays as it is: an emergency stop needs to know nothing else."""
+    """The state wanted, of everything or of one processor. Without ``mode`` that stays as it is: an emergency stop needs to know nothing else."""
 
-    scope: Literal["everything"] = "everything"
+    scope: Literal["everything", "processor:stripe"] = "everything"
     state: Literal["stopped", "running"]
     mode: Literal["live", "draft"] | None = None
     reason: Annotated[CleanText, StringConstraints(max_length=500, strip_whitespace=True, pattern=r"\S")]
+
+    @model_validator(mode="after")
+    def _mode_is_of_everything(self) -> Self:
+        if self.mode is not None and self.scope != "everything":
+            raise ValueError("mode belongs to the scope everything; leave it out")
+        return self
 
 
 @router.get("", summary="What is stopped, and the mode", responses={200: {"model": ControlList}, **errors()})
 async def show(call: TheCall) -> Response:
     """Who changed it last, when and why. Every role may see it: a stop explains what is held."""
     async with call.begin(*Role) as connection:
-        control = await controls.read(connection)
-    return presenting.answer({"controls": [_plain(control)]})
+        states = await scopes.states(connection)
+    return presenting.answer({"controls": [_plain(state) for state in states]})
 
 
 @router.put(
     "",
     summary="Stop or resume",
-    responses={200: {"model": ControlChanged}, **errors(body=True)},
+    responses={200: {"model": ControlChanged}, **errors(Code.RECONCILIATION_REQUIRED, body=True)},
     openapi_extra=takes(ControlChange),
 )
 async def change(call: TheCall) -> Response:
@@ -56,24 +63,25 @@ async def change(call: TheCall) -> Response:
     database = call.services.database
     async with call.begin(Role.OPERATOR) as connection:
         wanted = parse(ControlChange, raw)
-        control = await controls.change(
+        state = await scopes.change(
             connection,
             database.clock,
+            scope=wanted.scope,
             stopped=wanted.state == "stopped",
             mode=wanted.mode,
             reason=wanted.reason,
             actor=call.actor.principal_id,
         )
-    answer = _plain(control) | {"calls_in_flight": [], "resumed": 0}
-    if control.stopped:
+    answer = _plain(state) | {"calls_in_flight": [], "resumed": 0}
+    if state["stopped"]:
         answer["calls_in_flight"] = await _confirm(call)
     else:
         answer["resumed"] = await _wake_held(call)
     return presenting.answer(answer)
 
 
-def _plain(control: controls.Control) -> dict[str, Any]:
-    return controls.as_plain(control) | {"state": "stopped" if control.stopped else "running"}
+def _plain(state: dict[str, Any]) -> dict[str, Any]:
+    return state | {"state": "stopped" if state["stopped"] else "running"}
 
 
 async def _confirm(call: Call) -> list[dict[str, Any]]:

@@ -12,21 +12,25 @@ from cli.output import Output
 ReasonText = Annotated[str, typer.Option("--reason", help="Why; it is recorded.")]
 
 
-def stop(reason: ReasonText, as_json: Json = False) -> None:
+Processor = Annotated[str | None, typer.Option("--processor", help="Only this payment processor, such as stripe; otherwise everything.")]
+
+
+def stop(reason: ReasonText, processor: Processor = None, as_json: Json = False) -> None:
     """Stop all refunds at once. What had already been sent is listed. Never asks: stopping is always safe."""
-    _control(True, reason, Output(as_json))
+    _control(True, processor, reason, Output(as_json))
 
 
-def resume(reason: ReasonText, yes: Yes = False, as_json: Json = False) -> None:
-    """Let refunds go on after a stop; what was held back is sent."""
+def resume(reason: ReasonText, processor: Processor = None, yes: Yes = False, as_json: Json = False) -> None:
+    """Let refunds go on after a stop, or lift the halt of a processor; what was held back is sent, one after the other."""
     out = Output(as_json)
-    confirm(out, "Resume all refunds?", yes=yes)
-    _control(False, reason, out)
+    confirm(out, "Resume all refunds?" if processor is None else f"Let refunds go to {processor} again?", yes=yes)
+    _control(False, processor, reason, out)
 
 
-def _control(stopped: bool, reason: str, out: Output) -> None:
+def _control(stopped: bool, processor: str | None, reason: str, out: Output) -> None:
+    scope = "everything" if processor is None else f"processor:{processor}"
     with Api() as api:
-        answer = api.put("/v1/controls", {"scope": "everything", "state": "stopped" if stopped else "running", "reason": reason})
+        answer = api.put("/v1/controls", {"scope": scope, "state": "stopped" if stopped else "running", "reason": reason})
     _show_controls(out, answer)
 
 
@@ -47,8 +51,8 @@ def _show_controls(out: Output, answer: Any) -> None:
                 ("state", control.get("state")),
                 ("sends money", _sends_money(control)),
                 ("reason", control.get("reason")),
-                # The API names whoever changed it by id; `refunds people list` has their handle.
-                ("changed by id", control.get("changed_by")),
+                ("code", control.get("code")),
+                ("changed by", control.get("changed_by_handle") or ("the orchestrator" if control.get("changed_at") else None)),
                 ("changed at", control.get("changed_at")),
             ]
         )

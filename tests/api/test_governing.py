@@ -41,6 +41,8 @@ async def test_a_stop_is_recorded_with_who_when_and_why_and_keeps_the_mode(api: 
         ({"state": "paused", "reason": "x"}, "state"),
         ({"state": "stopped", "reason": "x", "mode": "dry"}, "mode"),
         ({"state": "stopped", "reason": "x", "scope": "agent:1"}, "scope"),
+        ({"state": "stopped", "reason": "x", "scope": "processor:other"}, "scope"),
+        ({"state": "stopped", "reason": "x", "scope": "processor:stripe", "mode": "draft"}, "mode"),
     ],
 )
 async def test_a_change_that_is_not_whole_changes_nothing(shared_api: Api, body: dict[str, str], field: str) -> None:
@@ -49,6 +51,33 @@ async def test_a_change_that_is_not_whole_changes_nothing(shared_api: Api, body:
 
     assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert (await api.call("GET", "/v1/controls", api.administrator)).json()["controls"][0]["state"] == "running"
+
+
+BOUND = "INSERT INTO processor_binding (processor, account, mode, bound_at) VALUES ('stripe', 'acct_1', 'test', now())"
+PROCESSOR = {"scope": "processor:stripe"}
+
+
+async def test_a_processor_is_halted_and_let_go_by_name(api: Api) -> None:
+    async with api.owner.begin() as connection:
+        await connection.execute(text(BOUND))
+
+    before = await api.call("GET", "/v1/controls", api.administrator)
+    stopped = await api.call("PUT", "/v1/controls", api.administrator, PROCESSOR | {"state": "stopped", "reason": "key rolled"})
+    again = await api.call("PUT", "/v1/controls", api.administrator, PROCESSOR | {"state": "stopped", "reason": "again"})
+    shown = await api.call("GET", "/v1/controls", api.administrator)
+    resumed = await api.call("PUT", "/v1/controls", api.administrator, PROCESSOR | {"state": "running", "reason": "new key"})
+
+    assert [(c["scope"], c["state"], c["reason"]) for c in before.json()["controls"]] == [
+        ("everything", "running", "new installation"),
+        ("processor:stripe", "running", "never halted"),
+    ]
+    halted = shown.json()["controls"][1]
+    assert (halted["state"], halted["code"], halted["reason"], halted["mode"]) == ("stopped", "HALTED_BY_OPERATOR", "key rolled", None)
+    assert halted["changed_by_handle"] == "administrator"
+    assert [answer.json()["reason"] for answer in (stopped, again)] == ["key rolled"] * 2, "what is halted stays as it is"
+    assert (resumed.json()["state"], resumed.json()["reason"], resumed.json()["code"]) == ("running", "new key", None)
+    kinds = await api.rows("SELECT type FROM ledger WHERE type IN ('processor_halted', 'halt_lifted') ORDER BY id")
+    assert [row["type"] for row in kinds] == ["processor_halted", "halt_lifted"]
 
 
 async def open_attempt(api: Api, *, send_within_s: float) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.conftest import FakeApi, Runner
 
-STOPPED = {"scope": "everything", "state": "stopped", "mode": "live", "reason": "fire", "changed_by": "pr_1", "changed_at": "t"}
+STOPPED = {"scope": "everything", "state": "stopped", "mode": "live", "reason": "fire", "changed_by": "pr_1", "changed_by_handle": "olga", "changed_at": "t"}
 
 
 def test_stop_never_asks_and_lists_what_had_started(api: FakeApi, refunds: Runner) -> None:
@@ -39,7 +39,7 @@ def test_controls_say_whether_money_is_sent(api: FakeApi, refunds: Runner, state
 
     ran = refunds("controls")
 
-    assert f"sends money    {sends}" in ran.out.splitlines() and "changed by id  pr_1" in ran.out.splitlines() and ran.err == ""
+    assert f"sends money  {sends}" in ran.out.splitlines() and "changed by   olga" in ran.out.splitlines() and ran.err == ""
 
 
 def test_a_stop_without_a_reason_is_not_sent(api: FakeApi, refunds: Runner) -> None:
@@ -126,3 +126,15 @@ def test_publish_sends_the_text_as_it_is(api: FakeApi, refunds: Runner, tmp_path
     ran = refunds("policy", "publish", str(file), "--note", "new", "--yes")
 
     assert api.sent("POST") == [("/v1/policy/versions", {"source": file.read_text(), "note": "new"})] and ran.code == 0
+
+
+def test_one_processor_is_stopped_and_resumed_by_name(api: FakeApi, refunds: Runner) -> None:
+    halted = STOPPED | {"scope": "processor:stripe", "mode": None, "code": "KEY_REFUSED", "changed_by": None, "changed_by_handle": None}
+    api.on("PUT", "/v1/controls", (200, halted | {"calls_in_flight": [], "resumed": 0}))
+
+    ran = refunds("stop", "--reason", "key", "--processor", "stripe")
+    refunds("resume", "--reason", "new key", "--processor", "stripe", "--yes")
+
+    assert [sent["scope"] for _, sent in api.sent("PUT")] == ["processor:stripe"] * 2
+    assert "code         KEY_REFUSED" in ran.out.splitlines()
+    assert "changed by   the orchestrator" in ran.out.splitlines()
