@@ -36,11 +36,16 @@ _KEY = "the key, not the refund, is what is wrong; the request was not carried o
 _BUSY = "the object was busy; Stripe does not say whether the request had begun"
 _UNREADABLE = "Stripe did something and we cannot read what"
 _NOT_STRIPE = Row("4xx", "no error object", Unknown, "unexpected_answer", "not Stripe's own error: nothing may be concluded from it")
+_NO_JUDGEMENT = Row(
+    "4xx", "another type", Unknown, "unexpected_type", "only `invalid_request_error` and `card_error` are judgements of a request"
+)
+_JUDGEMENTS = ("invalid_request_error", "card_error")
 
 TABLE: tuple[Row, ...] = (
     Row("400", "charge_already_refunded", Refused, "already_refunded", "nothing is left of the payment; nothing moved by this request"),
     Row("400", "charge_disputed", Refused, "disputed", "the payment was charged back; nothing moved"),
     Row("400", "refund_disputed_payment", Refused, "disputed", "the payment is disputed; nothing moved"),
+    Row("400", "resource_missing", Refused, "not_found", "the payment is not known to this account and mode"),
     Row("400", "idempotency_error", Unknown, "idempotency_conflict", "Stripe knows the key with other content: an earlier attempt exists"),
     Row("400", "*", Refused, "refused", "the request was judged and refused (too large an amount has no code of its own); nothing moved"),
     Row("401", "*", NotSent, KEY_REFUSED, "the key was not accepted; the request was not looked at"),
@@ -56,6 +61,7 @@ TABLE: tuple[Row, ...] = (
     Row("4xx", "secret_key_required", NotSent, KEY_REFUSED, _KEY),
     Row("4xx", "api_error", Unknown, "server_error", "a failure inside Stripe, whatever its status"),
     _NOT_STRIPE,
+    _NO_JUDGEMENT,
     Row("4xx", "*", Unknown, "unexpected_status", "no other refusal is known, so this one is not believed to be one"),
     Row("5xx", "*", Unknown, "server_error", "a failure inside Stripe is indeterminate and is stored under the key"),
     Row("3xx", "*", Unknown, "redirected", "Stripe redirects nobody: something in between answered; it is not followed"),
@@ -105,9 +111,8 @@ def _row(error: stripe.StripeError, code: str | None, kind: str | None) -> Row:
         return _NOT_STRIPE
     named = [(status_or_family, word) for status_or_family in (str(status), family) for word in (code, kind) if word]
     wanted = [*named, (str(status), "*"), (family, "*")]
-    return next((_ROWS[key] for key in wanted if key in _ROWS), None) or Row(
-        str(status), "*", Unknown, "unexpected_status", "not in the table"
-    )
+    row = next((_ROWS[key] for key in wanted if key in _ROWS), _ROWS["4xx", "*"])
+    return _NO_JUDGEMENT if row.becomes is Refused and kind not in _JUDGEMENTS else row
 
 
 def _word(spoken: object, name: str) -> str | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import stripe
 
 from activities.processors import error_map
 from activities.processors.base import SendTooLate, uptime
@@ -50,9 +51,11 @@ async def error_of(processor: StripeProcessor, intent: str = "pi_1", **more: Any
         (400, {"code": "amount_too_large"}, Refused, "refused"),
         (400, {"code": "parameter_invalid_integer"}, Refused, "refused"),
         (400, {}, Refused, "refused"),
+        (400, {"code": "resource_missing"}, Refused, "not_found"),
         (400, {"type": "idempotency_error"}, Unknown, "idempotency_conflict"),
         (400, {"type": "idempotency_error", "code": "a_code_that_comes_later"}, Unknown, "idempotency_conflict"),
         (400, {"type": "api_error"}, Unknown, "server_error"),
+        (400, {"type": "a_type_that_comes_later", "code": "charge_disputed"}, Unknown, "unexpected_type"),
         (400, {"code": "lock_timeout"}, Unknown, "lock_timeout"),
         (400, {"code": "secret_key_required"}, NotSent, "key_refused"),
         (400, {"code": "api_key_expired"}, NotSent, "key_refused"),
@@ -343,6 +346,29 @@ async def test_what_cannot_be_read_was_not_asked(processor: StripeProcessor, san
 
 def test_the_page_prints_the_table() -> None:
     assert error_map.as_markdown() in DOCS.read_text()
+
+
+def test_whatever_has_no_row_is_unknown() -> None:
+    """Every status and every type of error that Stripe has, with a code that comes later: only what is named is a refusal, or was not sent."""
+    kinds = (
+        "api_error",
+        "card_error",
+        "idempotency_error",
+        "invalid_request_error",
+        "rate_limit_error",
+        "authentication_error",
+        "a_later_type",
+    )
+    concluded: dict[type[ProcessorError], set[tuple[int, str]]] = {Refused: set(), NotSent: set(), Unknown: set()}
+    for status in range(200, 600):
+        for kind in kinds:
+            spoken = {"error": {"type": kind, "code": "a_code_that_comes_later", "message": "Words."}}
+            error = stripe.StripeError("Words.", http_status=status, json_body=spoken)
+            concluded[type(error_map.translate(error))].add((status, kind))
+
+    judged = ("invalid_request_error", "card_error")
+    assert concluded[Refused] == {(status, kind) for status in (400, 402) for kind in judged}
+    assert concluded[NotSent] == {(status, kind) for status in (401, 403, 429) for kind in kinds if kind != "api_error"}
 
 
 def test_every_row_is_met_above() -> None:
