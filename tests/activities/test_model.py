@@ -7,6 +7,7 @@ held against that truth. The order of things is hypothesis's; the same on every 
 import asyncio
 import itertools
 from collections.abc import Awaitable
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, ClassVar, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, TypeVar
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from psycopg.rows import dict_row
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
@@ -36,12 +38,32 @@ from tests.store.world import FixedClock, World
 
 T = TypeVar("T")
 CAPTURED = 10_000
-AMOUNTS = st.sampled_from([1, 3_000, 4_000, 6_000, CAPTURED])
+AMOUNTS = st.sampled_from([1, 1_000, 2_500, 3_000, 4_000, 6_000])
+BORN = st.sampled_from([*RefundState, RefundState.SUCCEEDED, RefundState.SUCCEEDED, RefundState.PENDING])
+KINDS = st.sampled_from(["named", "named", "unsure", "other"])
 WHICH = st.integers(0, 7)
 """Which refund a step is about: a number, counted round among those it can be about."""
 SENDABLE = (Status.APPROVED, Status.SUBMITTING)
 NEVER_SENT = BEFORE_OPERATION | {Status.DENIED, Status.EXPIRED, Status.WITHDRAWN, Status.ANSWERED, Status.DRAFTED}
 _databases = itertools.count(1)
+
+
+class Watched(World):
+    """The world over one connection that stays open, because it is looked at after every step."""
+
+    def watch(self) -> None:
+        self._open = ExitStack()
+        self.eye = self._open.enter_context(self.database.connect("postgres"))
+
+    def look_away(self) -> None:
+        self._open.close()
+
+    def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        with self.eye.cursor(row_factory=dict_row) as cursor:
+            return cursor.execute(query.encode(), values).fetchall()
+
+    def execute(self, statement: str, *values: Any, login: str = "postgres") -> int:
+        return self.eye.execute(statement.encode(), values).rowcount
 
 
 class Merchant(RuleBasedStateMachine):
@@ -56,18 +78,20 @@ class Merchant(RuleBasedStateMachine):
         self.database = FreshDatabase(self.server, f"model_{next(_databases)}")
         self.server.create_database(self.database.name, self.template)
         self.clock = FixedClock()
-        self.world = World(self.database, self.clock)
+        self.world = Watched(self.database, self.clock)
+        self.world.watch()
         self.world.settings = self.world.settings.model_copy(update={"submit_max_attempts": 3})
         self.processor = MemoryProcessor(self.clock)
         self.rows: list[dict[str, Any]] = []
-        self.stopped = False
-        self.failed_late: set[str] = set()
+        self.known: list[dict[str, Any]] = []
+        self.dispute_began = False
 
     def teardown(self) -> None:
         try:
             if self.rows:
                 self.come_to_rest()
         finally:
+            self.world.look_away()
             self.run(self.world.close())
             self.runner.close()
             self.server.drop_database(self.database.name)
@@ -78,9 +102,9 @@ class Merchant(RuleBasedStateMachine):
 
         return self.runner.run(wait())
 
-    @initialize()
-    def open(self) -> None:
-        """Two customers with an order each: one payment is captured, the other only authorised."""
+    @initialize(requests=st.lists(st.tuples(AMOUNTS, KINDS), min_size=2, max_size=4))
+    def open(self, requests: list[tuple[int, str]]) -> None:
+        """Two customers with an order each: one payment is captured, the other only authorised; and some requests that went well so far."""
 
         async def begin() -> None:
             await self.world.open()
@@ -91,10 +115,12 @@ class Merchant(RuleBasedStateMachine):
 
         self.run(begin())
         self.names = {row["processor_payment"]: row["id"] for row in self.world.rows("SELECT id, processor_payment FROM payments")}
+        for amount, kind in requests:
+            self.ask_until_approved(amount, kind)
 
     # --- asking and deciding ---------------------------------------------------------------------------------------------------------
 
-    @rule(payment=st.sampled_from([1, 1, 1, 2]), amount=AMOUNTS | st.none(), kind=st.sampled_from(["named", "named", "unsure", "other"]))
+    @rule(payment=st.sampled_from([1, 1, 1, 2]), amount=AMOUNTS | st.none(), kind=KINDS)
     def ask(self, payment: int, amount: int | None, kind: str) -> None:
         """A customer asks; ``unsure``: nobody made sure who it is, ``other``: for a reason that a person must judge."""
         fields: dict[str, Any] = {"order_id": f"order-{payment}", "customer_id": f"customer-{payment}"}
@@ -102,6 +128,17 @@ class Merchant(RuleBasedStateMachine):
         fields |= {"unsure": {"customer_authentication": None}, "other": {"reason": "other"}}.get(kind, {})
         refund = self.run(self.world.accept(self.world.request(**fields)))
         self.run(self.world.steps.prepare(refund, self.processor.state(list(self.processor.payments)[payment - 1])))
+
+    @rule(amount=AMOUNTS, kind=KINDS)
+    def ask_until_approved(self, amount: int, kind: str) -> None:
+        """A request that goes through without trouble, as far as the policy lets it."""
+        self.ask(payment=1, amount=amount, kind=kind)
+        self.the_record_is_whole()
+        refund = self.rows[-1]["id"]
+        if self.status(refund) is Status.AWAITING_CONSENT:
+            self.says(self.world.consent(refund))
+        if self.status(refund) is Status.AWAITING_REVIEW:
+            self.says(self.world.decide(refund, self.world.mia))
 
     @precondition(lambda self: self.having(Status.AWAITING_CONSENT))
     @rule(which=WHICH, agreed=st.sampled_from([True, True, False]))
@@ -125,18 +162,25 @@ class Merchant(RuleBasedStateMachine):
         self.says(self.world.revise(refund, self.world.ann, amount=amount))
 
     @precondition(lambda self: self.having(*BEFORE_OPERATION))
-    @rule(which=WHICH)
-    def withdraw(self, which: int) -> None:
-        self.says(self.world.withdraw(self.pick(which, *BEFORE_OPERATION)))
+    @rule(which=WHICH, really=st.sampled_from([False, False, True]))
+    def withdraw(self, which: int, really: bool) -> None:
+        if really:
+            self.says(self.world.withdraw(self.pick(which, *BEFORE_OPERATION)))
 
     # --- sending ---------------------------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.having(*SENDABLE))
-    @rule(which=WHICH, fate=st.sampled_from(Fate), born=st.sampled_from(RefundState), last=st.booleans())
+    @rule(which=WHICH, fate=st.sampled_from([*Fate, Fate.ANSWERED, Fate.ANSWERED]), born=BORN, last=st.booleans())
     def send(self, which: int, fate: Fate, born: RefundState, last: bool) -> None:
         """One attempt of the step; ``last``: it had been tried as often as it may be."""
         self.processor.fate, self.processor.born = fate, born
         self.submit(self.pick(which, *SENDABLE), attempt=3 if last else 1)
+
+    @precondition(lambda self: self.having(*SENDABLE))
+    @rule(which=WHICH)
+    def send_well(self, which: int) -> None:
+        """The same, without trouble."""
+        self.send(which=which, fate=Fate.ANSWERED, born=RefundState.SUCCEEDED, last=False)
 
     @precondition(lambda self: self.processor.under_way)
     @rule()
@@ -158,19 +202,26 @@ class Merchant(RuleBasedStateMachine):
                 await controls.change(connection, self.clock, stopped=stopped, mode=None, reason="model", actor="test")
 
         self.run(change())
-        self.stopped = self.processor.sending_forbidden = stopped
+        self.processor.sending_forbidden = stopped
 
     # --- what happens at the processor -------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.free() > 0)
-    @rule(share=st.sampled_from([1, 2, 4]))
+    @precondition(lambda self: self.free() > 0 and not any(refund.operation is None for refund in self.captured.refunds))
+    @rule(share=st.sampled_from([1, 2, 4, 4]))
     def refund_past_us(self, share: int) -> None:
         """Somebody refunds a part of what is left there, in the processor's dashboard: reserved or not."""
         self.processor.make(self.captured.id, max(1, self.free() // share), born=RefundState.SUCCEEDED)
 
-    @rule(dispute=st.sampled_from([DisputeState.NONE, DisputeState.NONE, DisputeState.INQUIRY, DisputeState.OPEN, DisputeState.LOST]))
-    def dispute(self, dispute: DisputeState) -> None:
-        self.captured.dispute = dispute
+    @precondition(lambda self: not self.dispute_began and self.processor.arrived)
+    @rule(dispute=st.sampled_from([DisputeState.INQUIRY, DisputeState.OPEN, DisputeState.LOST]))
+    def dispute_begins(self, dispute: DisputeState) -> None:
+        """The customer goes to the bank, once."""
+        self.captured.dispute, self.dispute_began = dispute, True
+
+    @precondition(lambda self: self.captured.dispute in (DisputeState.INQUIRY, DisputeState.OPEN))
+    @rule(won=st.booleans())
+    def dispute_ends(self, won: bool) -> None:
+        self.captured.dispute = DisputeState.NONE if won else DisputeState.LOST
 
     @precondition(lambda self: self.processor.all_refunds())
     @rule(which=WHICH, state=st.sampled_from([RefundState.SUCCEEDED, RefundState.FAILED, RefundState.CANCELED]))
@@ -229,6 +280,7 @@ class Merchant(RuleBasedStateMachine):
     def the_record_is_whole(self) -> None:
         """Versions without gaps; each change of status by the table and from where the last one led (P8)."""
         self.rows = self.world.rows("SELECT * FROM refunds ORDER BY id")
+        self.known = self.world.rows("SELECT id, refund_id FROM operations")
         entries = self.world.rows("SELECT refund_id, refund_version, type, data FROM ledger WHERE refund_id IS NOT NULL ORDER BY 1, 2")
         for row in self.rows:
             mine = [entry for entry in entries if entry["refund_id"] == row["id"]]
@@ -383,7 +435,8 @@ class Merchant(RuleBasedStateMachine):
         return found[which % len(found)]
 
     def operations(self, refund: str) -> list[str]:
-        return [row["id"] for row in self.world.rows("SELECT id FROM operations WHERE refund_id = %s", refund)]
+        """What was ever to be sent for a refund, as read with the record."""
+        return [row["id"] for row in self.known if row["refund_id"] == refund]
 
     def says(self, recording: Awaitable[Any]) -> None:
         """Record what somebody says; the store may refuse it, and nothing else may go wrong."""
