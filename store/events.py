@@ -210,14 +210,23 @@ async def done(connection: AsyncConnection, ids: Sequence[str], now: datetime, o
 async def give_up(connection: AsyncConnection, event: Taken, now: datetime) -> None:
     """Keep an event whose payment never became known as ``unmatched``, and tell a person (field report 21)."""
     await _END.do(connection, ids=[event.id], to=EventState.UNMATCHED.value, at=now, how="no such payment")
-    await tell(connection, "event_unmatched", now, event=event.id, type=event.type, tries=event.tries, runbook=RUNBOOK)
+    await tell(connection, "event_unmatched", now, processor_event=event.id, type=event.type, tries=event.tries, runbook=RUNBOOK)
 
 
 async def went_wrong(connection: AsyncConnection, event: Taken, now: datetime, error: str) -> None:
     """Note what kept an event from being done, and tell a person when that goes on: it is tried again by itself, ever less often (field report 24)."""
     await _FAILED.do(connection, event=event.id, error=error[:200])
     if event.tries >= ALERT_AFTER and event.tries % ALERT_AFTER == 0 and (event.tries // ALERT_AFTER).bit_count() == 1:
-        await tell(connection, "event_failing", now, event=event.id, type=event.type, tries=event.tries, error=error[:200], runbook=RUNBOOK)
+        await tell(
+            connection,
+            "event_failing",
+            now,
+            processor_event=event.id,
+            type=event.type,
+            tries=event.tries,
+            error=error[:200],
+            runbook=RUNBOOK,
+        )
 
 
 _HINTS = Query(

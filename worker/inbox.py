@@ -111,6 +111,6 @@ class Inbox:
             if isinstance(error, RefundError)
             else type(error).__name__
         )
-        log.warning("event_not_done", event=event.id, type=event.type, error=word, tries=event.tries)
+        log.warning("event_not_done", processor_event=event.id, type=event.type, error=word, tries=event.tries)
         async with self._database.begin() as connection:
             await events.went_wrong(connection, event, self._database.clock.now(), word)
