@@ -125,7 +125,7 @@ def _sandbox(context: Context) -> Command:
     env = environment.runtime(context.settings)
     if "api" in context.ports:
         # The address is part of the command: when the API moves, the sandbox is started again and sends there what it has not delivered.
-        arguments += ["--webhook-url", context.url("api") + "/webhooks/stripe"]
+        arguments += ["--webhook-lanes", "4", "--webhook-url", context.url("api") + "/webhooks/stripe"]
         env["SANDBOX_WEBHOOK_SECRET"] = environment.webhook_secret(context.home)
     return context.program("deploy.sandbox", *arguments, env=env)
 

@@ -22,10 +22,11 @@ def main() -> int:
         default=os.environ.get("SANDBOX_WEBHOOK_SECRET", ""),
         help="whsec_...: what they are signed with; from SANDBOX_WEBHOOK_SECRET it is in no list of processes",
     )
+    parser.add_argument("--webhook-lanes", type=int, default=1, help="deliveries under way at once; one keeps them in order")
     parser.add_argument("--key-seconds", type=int, default=KEEP_SECONDS, help="age at which idempotency keys are forgotten")
     parser.add_argument("--account", help="acct_...: who GET /v1/account says that the keys belong to")
     given = parser.parse_args()
-    options = Options(given.data, given.webhook_url, given.webhook_secret, given.key_seconds, given.account)
+    options = Options(given.data, given.webhook_url, given.webhook_secret, given.key_seconds, given.account, given.webhook_lanes)
     try:
         serve(options, given.host, given.port)
     except sqlite3.OperationalError as error:

@@ -39,7 +39,7 @@ def build(options: Options) -> ASGIApp:
     """The ASGI application. It expects to be served by deploy.sandbox.server, which lets it cut connections."""
     state = State(options.data)
     faults = Faults(state, OPERATIONS)
-    outbox = Outbox(state, faults)
+    outbox = Outbox(state, faults, options.webhook_lanes)
     api_keys = ApiKeys(state)
     api = StripeApi(state, faults, outbox, Keys(state, options.key_seconds), api_keys)
     control = Control(state, faults, outbox, api_keys, api, options)

@@ -8,10 +8,11 @@ from deploy.sandbox.idempotency import KEEP_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`key_seconds` is the age at which idempotency keys are forgotten; `account` is who the keys belong to."""
+    """`key_seconds` is the age at which idempotency keys are forgotten, `account` who the keys belong to, `webhook_lanes` how many deliveries are under way."""
 
     data: Path
     webhook_url: str | None = None
     webhook_secret: str = ""
     key_seconds: int = KEEP_SECONDS
     account: str | None = None
+    webhook_lanes: int = 1

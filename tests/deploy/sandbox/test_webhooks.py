@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import json
 import signal
 from collections.abc import AsyncIterator
 from typing import Any
@@ -194,6 +195,39 @@ async def test_an_event_that_was_under_way_at_kill_9_is_sent_again(own_sandbox: 
         await asyncio.to_thread(sandbox.start)
         await asyncio.to_thread(sandbox.control, "POST", "/clock", {"advance_seconds": 60})
         await until(lambda: first in {event.id for event in receiver.events})
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+async def test_so_many_deliveries_are_under_way_at_once(lanes: int, own_sandbox: Any, until: Any):
+    """None of them twice: what a lane has taken, another one leaves."""
+    waiting: list[asyncio.StreamWriter] = []
+    told: list[bytes] = []
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            length = next(int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+            told.append(await reader.readexactly(length))
+            waiting.append(writer)
+
+    server = await asyncio.start_server(hold, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+    sandbox = own_sandbox("--webhook-lanes", str(lanes), "--webhook-url", url, "--webhook-secret", SECRET)
+    await asyncio.to_thread(sandbox.start)
+    call = functools.partial(asyncio.to_thread, sandbox.control)
+    await call("POST", "/payments", {"id": "pi_w", "amount": 5000, "currency": "usd"})
+    for _ in range(6):
+        await call("POST", "/refunds", {"payment_intent": "pi_w", "amount": 100})
+
+    for done in range(0, 12, lanes):
+        await until(lambda: len(waiting) == lanes)
+        assert await call("GET", "/webhooks") == {name: count for name, count in (("done", done), ("due", 12 - done)) if count}
+        held, waiting[:] = list(waiting), []
+        for writer in held:
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+    await until(lambda: sandbox.control("GET", "/webhooks") == {"done": 12})
+    assert len({json.loads(event)["id"] for event in told}) == len(told) == 12
+    await asyncio.to_thread(sandbox.stop, signal.SIGKILL)
+    server.close()
 
 
 async def test_no_target_means_events_without_deliveries(http: httpx.AsyncClient, sandbox: Any, pay: Any):
