@@ -101,7 +101,7 @@ async def loose_ends(stand: Stand, book: Book, *, within_s: float) -> list[Viola
     until = time.monotonic() + within_s
     client = await Client.connect(stand.url("temporal"))
     while True:
-        wrong = await _loose_runs(stand, book, client) + await _undelivered(stand)
+        wrong = await _loose_runs(stand, book, client) + await _undelivered(stand) + await _halted(stand)
         if not wrong or time.monotonic() > until:
             return wrong
         await asyncio.sleep(1)
@@ -121,6 +121,12 @@ async def _undelivered(stand: Stand) -> list[Violation]:
     overdue = "SELECT kind, refund_id, body::text, tries FROM outbox WHERE done_at IS NULL AND due_at < now() - interval '10 s' LIMIT 20"
     rows = await _rows(stand, overdue)
     return [Violation("undelivered", str(refund), f"{kind} {body} after {tries} tries") for kind, refund, body, tries in rows]
+
+
+async def _halted(stand: Stand) -> list[Violation]:
+    """No fault of a run is a reason to halt the processor: no key is revoked, and no database is restored."""
+    rows = await _rows(stand, "SELECT id, code, reason FROM halts")
+    return [Violation("halted", halt, f"{code}: {reason}") for halt, code, reason in rows]
 
 
 def batches(items: list[str], size: int) -> Iterator[list[str]]:
