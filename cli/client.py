@@ -1,5 +1,7 @@
 """The API over HTTP, as the commands use it: JSON in, JSON out, and every failure a :class:`cli.problems.Problem`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -48,6 +50,15 @@ class Api:
         """GET; parameters that are ``None`` are left out."""
         return self._call("GET", path, params={name: value for name, value in params.items() if value is not None})
 
+    def text(self, path: str, **params: Any) -> Iterator[str]:
+        """GET something that is no JSON, part by part as it comes; parameters that are ``None`` are left out."""
+        given = {name: value for name, value in params.items() if value is not None}
+        with self._reaching(), self._http.stream("GET", path, params=given) as answer:
+            if not answer.is_success:
+                answer.read()
+                raise _refusal(answer)
+            yield from answer.iter_text()
+
     def post(self, path: str, body: Any, **headers: str) -> Any:
         """POST a JSON body."""
         return self._call("POST", path, json=body, headers=headers)
@@ -69,8 +80,16 @@ class Api:
         return self.post(f"/v1/refunds/{segment(refund_id)}/{what}", {k: v for k, v in body.items() if v is not None})
 
     def _call(self, method: str, path: str, **given: Any) -> Any:
-        try:
+        with self._reaching():
             answer = self._http.request(method, path, **given)
+        if answer.is_success:
+            return _json(answer) if answer.content else None
+        raise _refusal(answer)
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
         except httpx.ConnectError as error:
             raise Unreachable(f"Nothing answers at {self._to.url}; {START}, or correct REFUNDS_API_URL.") from error
         except httpx.TimeoutException as error:
@@ -79,9 +98,6 @@ class Api:
             ) from error
         except httpx.TransportError as error:
             raise Unreachable(f"The connection to {self._to.url} broke ({error}); read how it stands before you repeat it.") from error
-        if answer.is_success:
-            return _json(answer) if answer.content else None
-        raise _refusal(answer)
 
 
 def segment(identifier: str) -> str:

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from cli.commands import access, acting, controls, orders, policy, reading, stack
+from cli.commands import access, acting, controls, orders, policy, reading, reconciling, stack
 from cli.output import Output
 from cli.problems import Problem, misuse
 from refunds.errors import RefundError
@@ -35,6 +35,9 @@ for _command in (acting.approve, acting.deny, acting.revise, acting.consent, act
     app.command()(_command)
 for _command in (controls.stop, controls.resume, controls.controls):
     app.command()(_command)
+for _command in (reconciling.reconcile, reconciling.reconciliations, reconciling.restored):
+    app.command()(_command)
+app.add_typer(reconciling.discrepancies, name="discrepancies")
 app.add_typer(orders.orders, name="orders")
 app.add_typer(access.people, name="people")
 app.add_typer(access.keys, name="keys")

@@ -72,6 +72,16 @@ class Output:
         """Whether a person looks at it."""
         return self._out.is_terminal
 
+    @property
+    def messages(self) -> Console:
+        """Where messages go, for what draws itself: a bar."""
+        return self._messages
+
+    @property
+    def messages_on_terminal(self) -> bool:
+        """Whether a person looks at the messages."""
+        return self._messages.is_terminal
+
     def say(self, text: str) -> None:
         """A message: on stderr, so that stdout holds results only."""
         self._messages.print(text)
@@ -114,6 +124,11 @@ class Output:
         """A line above what follows."""
         with _whole():
             self._out.print(Text(f"\n{text}", style="bold"))
+
+    def part(self, text: str) -> None:
+        """A part of a document, written as it is."""
+        with _whole():
+            sys.stdout.write(text)
 
     def text(self, text: str) -> None:
         """Text as it is."""
