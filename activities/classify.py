@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from temporalio import activity
 
 from activities.classifiers import Classifier, ReadingContext
+from activities.heartbeat import heartbeating
 from refunds.messages import Step, StepInput
 from store.classifying import Classifying
 
@@ -19,8 +20,9 @@ class Classify:
     @activity.defn(name=Step.CLASSIFY)
     async def classify(self, step: StepInput) -> None:
         """Read the text and keep the answer; a failure of the reader is an answer, too. A text that was read is not read again."""
-        unread = await self.store.unread(step.refund)
-        if unread is None:
-            return
-        message, currency = unread
-        await self.store.save(step.refund, await self.classifier.classify(message, ReadingContext(currency=currency)))
+        async with heartbeating():
+            unread = await self.store.unread(step.refund)
+            if unread is None:
+                return
+            message, currency = unread
+            await self.store.save(step.refund, await self.classifier.classify(message, ReadingContext(currency=currency)))

@@ -5,6 +5,7 @@ from datetime import timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.heartbeat import heartbeating
 from activities.processors.base import Processor
 from activities.read_payment import missing
 from refunds.clock import Clock
@@ -41,7 +42,8 @@ class Observer:
     async def observe_payment(self, step: StepInput) -> Observed:
         """Observe the payment named in ``message``."""
         try:
-            return await self.observe(step.message)
+            async with heartbeating():
+                return await self.observe(step.message)
         except NotSent as error:
             delay = None if error.retry_after is None else timedelta(seconds=error.retry_after)
             raise ApplicationError(error.reason, type="NotSent", next_retry_delay=delay) from None

@@ -3,6 +3,7 @@
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.heartbeat import heartbeating
 from activities.processors.base import Processor
 from refunds.clock import Clock
 from refunds.messages import Step, StepInput
@@ -40,7 +41,8 @@ class PaymentReader:
     async def read_payment(self, step: StepInput) -> None:
         """Read the payment named in ``message``."""
         try:
-            await self.read(step.message)
+            async with heartbeating():
+                await self.read(step.message)
         except ProcessorError as error:
             raise ApplicationError(error.reason, type=type(error).__name__) from None
 

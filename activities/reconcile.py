@@ -2,6 +2,7 @@
 
 from temporalio import activity
 
+from activities.heartbeat import heartbeating
 from activities.processors.base import Processor
 from refunds.logs import logger
 from refunds.messages import Situation, Step, StepInput
@@ -21,6 +22,10 @@ class Reconcile:
     @activity.defn(name=Step.RECONCILE)
     async def reconcile(self, step: StepInput) -> Situation:
         """Read the processor's refund and record what it says; when it cannot be asked, nothing changes but the next time to ask."""
+        async with heartbeating():
+            return await self._look(step)
+
+    async def _look(self, step: StepInput) -> Situation:
         operation = await self._payments.operation_of(step.refund)
         assert operation is not None, "only a refund with an operation is pending"
         refund_id = await self._payments.processor_refund_of(operation)

@@ -3,6 +3,7 @@
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.heartbeat import heartbeating
 from activities.processors.base import Processor
 from refunds.messages import UNRECORDED, Situation, Step, StepInput
 from refunds.processor import NotSent, PaymentStatus
@@ -20,6 +21,10 @@ class Settle:
     @activity.defn(name=Step.SETTLE)
     async def settle(self, step: StepInput) -> Situation:
         """Check a recorded settlement live and let it count, or refuse it. A message that names nothing recorded is entered as refused."""
+        async with heartbeating():
+            return await self._check(step)
+
+    async def _check(self, step: StepInput) -> Situation:
         instruction = await self._settling.instruction(step.refund, step.message)
         operation = await self._settling.operation_of(step.refund)
         if instruction is None or operation is None:

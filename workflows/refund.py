@@ -68,7 +68,7 @@ class RefundWorkflow:
                 # It said that it waits for somebody, and submitting may take long. A run that never waited spares the event.
                 if self._shown:
                     self._show()
-                self._adopt(await steps.payment_step(Step.SUBMIT, self._given(), summary=self._situation.waits_for, heartbeat=True))
+                self._adopt(await steps.payment_step(Step.SUBMIT, self._given(), summary=self._situation.waits_for))
             else:
                 await self._wait()
 

@@ -19,7 +19,8 @@ _PAYMENT = RetryPolicy(initial_interval=timedelta(milliseconds=500), backoff_coe
 _READING = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=2, maximum_attempts=5)
 _READ_WITHIN = timedelta(minutes=10)
 _CALL = timedelta(minutes=3)
-_HEARTBEAT = timedelta(seconds=6)
+HEARTBEAT = timedelta(seconds=6)
+"""How soon a step that calls the outside is given up for lost when its worker is silent; every such step beats while it works."""
 
 
 async def database_step(step: str, given: StepInput) -> Situation:
@@ -43,6 +44,7 @@ async def classify(refund: str) -> bool:
             task_queue=QUEUE_CLASSIFY,
             start_to_close_timeout=_CALL,
             schedule_to_close_timeout=_READ_WITHIN,
+            heartbeat_timeout=HEARTBEAT,
             retry_policy=_READING,
             summary="Read the customer's text",
         )
@@ -61,12 +63,13 @@ async def read_payment(refund: str, payment: str) -> None:
         StepInput(refund, message=payment),
         task_queue=QUEUE_PAYMENTS,
         start_to_close_timeout=_CALL,
+        heartbeat_timeout=HEARTBEAT,
         retry_policy=_OUTSIDE,
         summary="Read the payment at the processor",
     )
 
 
-async def payment_step(step: str, given: StepInput, *, summary: str, heartbeat: bool = False) -> Situation:
+async def payment_step(step: str, given: StepInput, *, summary: str) -> Situation:
     """A step of the payments role.
 
     Shielded: cancelling the run must not abandon a call that may be moving money. The run waits for its answer and is cancelled then.
@@ -77,7 +80,7 @@ async def payment_step(step: str, given: StepInput, *, summary: str, heartbeat: 
         result_type=Situation,
         task_queue=QUEUE_PAYMENTS,
         start_to_close_timeout=_CALL,
-        heartbeat_timeout=_HEARTBEAT if heartbeat else None,
+        heartbeat_timeout=HEARTBEAT,
         retry_policy=_PAYMENT,
         cancellation_type=workflow.ActivityCancellationType.ABANDON,
         summary=summary,

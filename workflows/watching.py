@@ -11,6 +11,7 @@ from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy, SearchAttributeKey
 
 from refunds.messages import QUEUE_PAYMENTS, WATCH_WORKFLOW, Observed, Step, StepInput
+from workflows.steps import HEARTBEAT
 
 PAYMENT = SearchAttributeKey.for_keyword("RefundPayment")
 # No end: a processor that is away, or a bug, is waited for; the events that led here are taken up again too, and alert.
@@ -49,6 +50,7 @@ class PaymentWatchWorkflow:
             result_type=Observed,
             task_queue=QUEUE_PAYMENTS,
             start_to_close_timeout=_LOOK,
+            heartbeat_timeout=HEARTBEAT,
             retry_policy=_AGAIN,
             summary="Read the payment, its refunds and disputes at the processor",
         )

@@ -6,6 +6,7 @@ instead of a tree of objects, which would cost more than the rest of a call. Wha
 
 import asyncio
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -23,6 +24,7 @@ from refunds.processor import FrozenRequest, NotSent, PaymentState, ProcessorRef
 from refunds.settings import Settings
 
 _PAGE = 100
+_ID = re.compile(r"[A-Za-z0-9_]{1,255}")
 _MISSHAPEN = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
 """What reading an answer of another shape raises, here and inside the SDK: a bug of the other side, which tells nothing about the money."""
 
@@ -72,7 +74,9 @@ class StripeProcessor:
         raise NotSent("not_found", "Stripe does not know the payment")
 
     async def retrieve(self, processor_refund: str) -> ProcessorRefund | None:
-        """Read one refund; ``None`` when Stripe does not know it."""
+        """Read one refund; ``None`` when Stripe does not know it, as with anything that cannot be an id of Stripe's: a person may have typed it."""
+        if not _ID.fullmatch(processor_refund):
+            return None
         with _reading():
             return answers.refund(await self._get(f"/v1/refunds/{_segment(processor_refund)}"))
         return None
