@@ -104,9 +104,17 @@ async def test_a_cancellation_carries_its_key_and_nothing_else(connected: MakePr
 async def test_an_id_stays_one_segment_of_the_path(connected: MakeProcessor) -> None:
     async with serving(answering("200 OK", "{}")) as server:
         with pytest.raises(NotSent):
-            await connected(server.url).retrieve("../x?y#z")
+            await connected(server.url).read_payment("../x?y#z")
 
-    assert server.received[0].startswith(b"GET /v1/refunds/..%2Fx%3Fy%23z HTTP/1.1\r\n")
+    assert server.received[0].startswith(b"GET /v1/payment_intents/..%2Fx%3Fy%23z")
+
+
+@pytest.mark.parametrize("typed", ["", "../account", "re_1/cancel", "re 1", "re_" + "x" * 300, "rückzahlung"])
+async def test_what_cannot_be_an_id_is_not_looked_up(connected: MakeProcessor, typed: str) -> None:
+    async with serving(answering("200 OK", json.dumps(REFUND))) as server:
+        assert await connected(server.url).retrieve(typed) is None
+
+    assert server.received == []
 
 
 async def test_the_key_goes_to_the_configured_address_only(connected: MakeProcessor) -> None:
