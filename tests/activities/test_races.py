@@ -1,0 +1,541 @@
+"""Races that are staged, not hoped for: one act is held at a named point, the other is played against it, and then the first goes on. Each in both orders.
+
+``before:`` a commit the first act holds its locks, so that the second one waits for them; ``after:`` it they are free and the second plays in between.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.observe import Observer
+from activities.settle import Settle
+from refunds import points
+from refunds.errors import Code, RefundError
+from refunds.messages import Observed, Situation, StepInput
+from store import controls, decisions
+from store.observing import Observing
+from tests.activities.lives import HIDE, LOSE_ANSWER, LOSE_REQUEST
+from tests.activities.shop import API_KEY, MakeShop, Shop, Tampered
+
+PATIENCE_S = 20
+Play = Callable[[], Awaitable[Any]]
+
+
+class Gate:
+    """Where the first act is held: at the first point that the rule means."""
+
+    def __init__(self, at: str) -> None:
+        [self._rule] = points.parse(f"{at}=raise")
+        self.reached, self.open = asyncio.Event(), asyncio.Event()
+
+    async def meet(self, point: str) -> None:
+        if self._rule.matches(point):
+            self.reached.set()
+            await self.open.wait()
+
+
+_gate: ContextVar[Gate | None] = ContextVar("gate", default=None)
+
+
+async def _at_gate(point: str) -> None:
+    gate = _gate.get()
+    if gate is not None:
+        await gate.meet(point)
+
+
+async def during(shop: Shop, first: Play, at: str, second: Play) -> tuple[Any, Any]:
+    """What both acts come to (an exception is a result), with the second one played while the first is held there.
+
+    The first goes on when the second is over, or waits for a lock that the first one holds.
+    """
+    gate = Gate(at)
+
+    async def held() -> Any:
+        _gate.set(gate)
+        return await first()
+
+    with points.watched_by(_at_gate):
+        acting = asyncio.ensure_future(held())
+        await until(lambda: gate.reached.is_set() or acting.done())
+        assert gate.reached.is_set(), f"the first act never came to {at}: {acting.result()}"
+        playing = asyncio.ensure_future(second())
+
+        async def over_or_waiting() -> bool:
+            return playing.done() or bool(await shop.query("SELECT 1 FROM pg_locks WHERE NOT granted"))
+
+        await until(over_or_waiting)
+        gate.open.set()
+        done = await asyncio.gather(acting, playing, return_exceptions=True)
+    return done[0], done[1]
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
+    """Wait for a condition, with a deadline."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE_S
+    while True:
+        found = condition()
+        if found if isinstance(found, bool) else await found:
+            return
+        assert asyncio.get_running_loop().time() < deadline, "it did not come true"
+        await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def shop(make_shop: MakeShop) -> Shop:
+    """A shop in which a lock is waited for as long as a test needs it."""
+    return await make_shop(database_lock_timeout_ms=5_000, submit_max_attempts=2)
+
+
+def told(outcome: Any) -> str | None:
+    """What an act was answered: a status, a refusal's code, or what Temporal was told."""
+    match outcome:
+        case Situation():
+            return outcome.refused or outcome.status
+        case RefundError():
+            return outcome.code
+        case ApplicationError():
+            return outcome.message
+        case BaseException():
+            raise outcome
+        case _:
+            return None
+
+
+async def observed(shop: Shop, intent: str, processor: Any = None) -> Observed:
+    """What a webhook or a sweep causes: the payment is read live and recorded."""
+    [payment] = await shop.query("SELECT id FROM payments WHERE processor_payment = :p", p=intent)
+    observing = Observing(shop.payments.database, shop.settings, "watch")
+    return await Observer(observing, processor or shop.processor, shop.clock).observe(payment["id"])
+
+
+async def record(shop: Shop, refund: str, intent: str) -> tuple[str, int, int, int]:
+    """Its status, how often it changed to that, and how many requests and refunds the processor saw."""
+    status = (await shop.row(refund))["status"]
+    return (status, (await shop.moves(refund)).count(status), *await shop.asked_and_made(intent))
+
+
+DONE = ("succeeded", 1, 1, 1)
+
+
+# --- two submits -----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("at", "second"),
+    [
+        ("before:attempt_opened", "attempt_open"),
+        ("after:attempt_opened", "attempt_in_flight"),
+        ("before:refund.create", "attempt_in_flight"),
+        ("after:refund.create", "attempt_in_flight"),
+        ("before:receipt", "attempt_in_flight"),
+        ("after:receipt", "succeeded"),
+    ],
+)
+async def test_field_11_two_submits_of_one_refund(shop: Shop, at: str, second: str) -> None:
+    """The engine gave it to two workers: one of them sends, whichever is where."""
+    intent = await shop.paid()
+    refund = await shop.approved(intent)
+
+    done = await during(shop, lambda: shop.submit(refund), at, lambda: shop.submit(refund))
+
+    assert (told(done[0]), told(done[1])) == ("succeeded", second)
+    assert await record(shop, refund, intent) == DONE
+    assert await shop.outcomes(refund) == ["answered"]
+
+
+@pytest.mark.parametrize("at", ["after:refund.create", "before:receipt"])
+async def test_field_11_a_worker_that_froze_with_the_answer_in_its_hand(shop: Shop, at: str) -> None:
+    """Its time is over, so another worker looks the refund up. Whoever records it first, the other one changes nothing."""
+    intent = await shop.paid()
+    refund = await shop.approved(intent)
+
+    async def heir() -> Situation:
+        await shop.let_attempts_lapse(refund)
+        return await shop.submit(refund)
+
+    done = await during(shop, lambda: shop.submit(refund), at, heir)
+
+    assert (told(done[0]), told(done[1])) == ("succeeded", "succeeded")
+    assert await record(shop, refund, intent) == DONE
+
+
+async def test_field_11_a_worker_that_froze_before_it_sent(make_shop: MakeShop) -> None:
+    """It comes back past its ``send_by``: another worker has sent, and its own attempt is void."""
+    shop = await make_shop(submit_send_within_s=0.5)
+    intent = await shop.paid()
+    refund = await shop.approved(intent)
+
+    async def heir() -> Situation:
+        async def over() -> bool:
+            rows = await shop.query("SELECT 1 FROM attempts WHERE send_by < clock_timestamp() AND outcome IS NULL")
+            return bool(rows)
+
+        await until(over)
+        return await shop.submit(refund)
+
+    done = await during(shop, lambda: shop.submit(refund), "before:refund.create", heir)
+
+    assert told(done[1]) == "succeeded"
+    assert told(done[0]) == "too_late_to_send"
+    assert await record(shop, refund, intent) == DONE
+    assert await shop.outcomes(refund) == ["lapsed", "answered"]
+
+
+@pytest.mark.parametrize("at", ["before:attempt_opened", "after:attempt_opened", "after:refund.create", "before:receipt"])
+async def test_field_12_two_refunds_of_one_payment_are_both_sent_and_no_more_than_was_taken(shop: Shop, at: str) -> None:
+    intent = await shop.paid(6_000)
+    first, second = await shop.approved(intent), await shop.approved(intent, reason="other")
+
+    done = await during(shop, lambda: shop.submit(first), at, lambda: shop.submit(second))
+
+    assert (told(done[0]), told(done[1])) == ("succeeded", "succeeded")
+    assert await shop.asked_and_made(intent) == (2, 2)
+    assert await shop.remaining(intent) == 0
+
+
+@pytest.mark.parametrize("at", ["before:attempt_opened", "after:attempt_opened"])
+async def test_field_12_money_that_somebody_else_takes_meanwhile_is_not_promised_twice(shop: Shop, at: str) -> None:
+    """In the processor's dashboard, while the attempt is under way: the processor refuses ours, and nothing goes back twice."""
+    intent = await shop.paid(4_000)
+    refund = await shop.approved(intent)
+
+    async def by_hand() -> Any:
+        return await shop.control("POST", "/refunds", {"payment_intent": intent, "amount": 2_000})
+
+    await during(shop, lambda: shop.submit(refund), at, by_hand)
+
+    assert (await shop.ended(refund))[0] == "failed"
+    assert [made["amount"] for made in (await shop.truth(intent))["refunds"]] == [2_000]
+    assert await shop.remaining(intent) == 2_000
+
+
+# --- submit and webhook ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", ["after:refund.create", "before:receipt", "after:receipt"])
+async def test_an_event_comes_before_our_own_receipt(shop: Shop, at: str) -> None:
+    """The refund is there, and the event of it overtakes the answer."""
+    intent = await shop.paid()
+    refund = await shop.approved(intent)
+
+    done = await during(shop, lambda: shop.submit(refund), at, lambda: observed(shop, intent))
+
+    assert told(done[0]) == "succeeded"
+    assert isinstance(done[1], Observed)
+    assert (done[1].imported, done[1].discrepancies) == (0, 0), "it is ours"
+    assert await record(shop, refund, intent) == DONE
+    assert await shop.outcomes(refund) == ["answered"]
+
+
+@pytest.mark.parametrize("at", ["before:attempt_opened", "after:attempt_opened"])
+async def test_an_event_comes_while_it_is_about_to_be_sent(shop: Shop, at: str) -> None:
+    intent = await shop.paid()
+    refund = await shop.approved(intent)
+
+    done = await during(shop, lambda: shop.submit(refund), at, lambda: observed(shop, intent))
+
+    assert told(done[0]) == "succeeded"
+    assert done[1] == Observed(done[1].payment, 0, 0, 0)
+    assert await record(shop, refund, intent) == DONE
+
+
+async def test_a_receipt_comes_while_an_event_is_recorded(shop: Shop) -> None:
+    intent = await shop.paid()
+    refund = await shop.approved(intent)
+    sent = asyncio.Event()
+
+    async def send() -> Situation:
+        with_pause = Tampered(shop.processor, after={"refund": sent.wait})
+        return await shop.submit(refund, step=shop.submitting(with_pause))
+
+    async def look() -> Observed:
+        async def made() -> bool:
+            return (await shop.asked_and_made(intent))[1] == 1
+
+        await until(made)
+        return await observed(shop, intent)
+
+    async def receive() -> Situation:
+        sent.set()
+        return await sending
+
+    sending = asyncio.ensure_future(send())
+    done = await during(shop, look, "before:adopted", receive)
+
+    assert isinstance(done[0], Observed)
+    assert told(done[1]) == "succeeded"
+    assert await record(shop, refund, intent) == DONE
+
+
+async def test_a_reading_that_was_overtaken_by_the_receipt_concludes_nothing(shop: Shop) -> None:
+    """The payment is read before the refund is made and recorded after the receipt: what the reading does not show is no news."""
+    intent = await shop.paid()
+    refund = await shop.approved(intent)
+
+    async def send() -> None:
+        if (await shop.row(refund))["status"] == "approved":
+            await shop.submit(refund)
+
+    found = await observed(shop, intent, Tampered(shop.processor, after={"read_payment": send}))
+
+    assert (found.imported, found.moved, found.discrepancies) == (0, 0, 0)
+    assert await record(shop, refund, intent) == DONE
+
+
+# --- approve and withdraw --------------------------------------------------------------------------------------------------------------
+
+
+async def withdrawing(shop: Shop, refund: str) -> None:
+    async with shop.api.begin() as connection:
+        await decisions.record_withdrawal(connection, shop.clock, refund_id=refund, actor=shop.people["shop"])
+
+
+async def in_review(shop: Shop) -> tuple[str, str]:
+    """A refund that waits for a reviewer, and its payment."""
+    intent = await shop.paid()
+    refund = await shop.received(intent, reason="other")
+    assert (await shop.prepared(refund)).status == "awaiting_review"
+    return refund, intent
+
+
+async def test_withdrawn_while_it_is_approved(shop: Shop) -> None:
+    refund, intent = await in_review(shop)
+
+    done = await during(shop, lambda: shop.decide(refund, "rita"), "before:approved", lambda: withdrawing(shop, refund))
+
+    assert (told(done[0]), told(done[1])) == (None, None)
+    assert (await shop.moves(refund))[-2:] == ["approved", "withdrawn"]
+    assert (await shop.submit(refund)).status == "withdrawn"
+    assert await shop.asked_and_made(intent) == (0, 0)
+
+
+async def test_approved_while_it_is_withdrawn(shop: Shop) -> None:
+    refund, intent = await in_review(shop)
+
+    done = await during(shop, lambda: withdrawing(shop, refund), "before:withdrawn", lambda: shop.decide(refund, "rita"))
+
+    assert (told(done[0]), told(done[1])) == (None, Code.NOT_AWAITING_REVIEW)
+    assert (await shop.submit(refund)).status == "withdrawn"
+    assert await shop.asked_and_made(intent) == (0, 0)
+
+
+async def test_withdrawn_while_the_attempt_is_opened(shop: Shop) -> None:
+    intent = await shop.paid()
+    refund = await shop.approved(intent)
+
+    done = await during(shop, lambda: shop.submit(refund), "before:attempt_opened", lambda: withdrawing(shop, refund))
+
+    assert (told(done[0]), told(done[1])) == ("succeeded", Code.TOO_LATE)
+    assert await record(shop, refund, intent) == DONE
+
+
+async def test_the_attempt_is_opened_while_it_is_withdrawn(shop: Shop) -> None:
+    intent = await shop.paid()
+    refund = await shop.approved(intent)
+
+    done = await during(shop, lambda: withdrawing(shop, refund), "before:withdrawn", lambda: shop.submit(refund))
+
+    assert told(done[0]) is None
+    assert told(done[1]) == "ATTEMPT_OPEN"
+    assert await record(shop, refund, intent) == ("withdrawn", 1, 0, 0)
+
+
+# --- settle and webhook ----------------------------------------------------------------------------------------------------------------
+
+
+async def parked_though_made(shop: Shop) -> tuple[str, str, str]:
+    """A refund that is parked though it was made, its payment and the processor's id; no list shows it until the fault is cleared."""
+    intent = await shop.paid()
+    refund = await shop.approved(intent)
+    await shop.fault("refund.create", LOSE_ANSWER, HIDE, intent=intent)
+    await shop.fault("refund.create", LOSE_REQUEST, times=9, intent=intent)
+    assert (await shop.submitted(refund)).status == "parked"
+    [made] = (await shop.truth(intent))["refunds"]
+    return refund, intent, made["id"]
+
+
+async def shown(shop: Shop, intent: str) -> Observed:
+    """The processor shows it after all, and an event says so."""
+    await shop.control("DELETE", "/faults")
+    return await observed(shop, intent)
+
+
+async def test_an_event_comes_while_a_person_settles_as_refunded(shop: Shop) -> None:
+    refund, intent, made = await parked_though_made(shop)
+    said = await shop.says(refund, "sam", "refunded", made)
+
+    done = await during(shop, lambda: shop.settled(refund, said), "before:succeeded", lambda: shown(shop, intent))
+
+    assert told(done[0]) == "succeeded"
+    assert (done[1].imported, done[1].discrepancies) == (0, 0)
+    assert (await record(shop, refund, intent))[:2] == ("succeeded", 1)
+
+
+async def test_a_person_settles_as_refunded_while_an_event_comes(shop: Shop) -> None:
+    refund, intent, made = await parked_though_made(shop)
+    said = await shop.says(refund, "sam", "refunded", made)
+
+    done = await during(shop, lambda: shown(shop, intent), "before:succeeded", lambda: shop.settled(refund, said))
+
+    assert isinstance(done[0], Observed)
+    assert told(done[1]) == "NOT_PARKED"
+    assert (await record(shop, refund, intent))[:2] == ("succeeded", 1)
+
+
+async def test_an_event_comes_between_the_look_and_the_word_of_two_persons(shop: Shop) -> None:
+    """The list was empty when it was read for the settlement; the refund shows before the settlement is recorded."""
+    refund, intent, _ = await parked_though_made(shop)
+    await shop.says(refund, "sam", "not_refunded")
+    await shop.let_attempts_lapse(refund)
+    second = await shop.says(refund, "tess", "not_refunded")
+
+    async def appears() -> None:
+        await shown(shop, intent)
+
+    step = Settle(shop.payments, Tampered(shop.processor, after={"find": appears}))
+    done = await ActivityEnvironment().run(step.settle, StepInput(refund, "settle", second))
+
+    assert done.refused == "NOT_PARKED"
+    assert (await record(shop, refund, intent))[:2] == ("succeeded", 1)
+
+
+async def test_an_event_comes_after_two_persons_were_wrong(shop: Shop) -> None:
+    """Truth that arrives later moves even a final status, and is recorded once however often it comes."""
+    refund, intent, _ = await parked_though_made(shop)
+    await shop.says(refund, "sam", "not_refunded")
+    await shop.let_attempts_lapse(refund)
+    second = await shop.says(refund, "tess", "not_refunded")
+
+    done = await during(shop, lambda: shop.settled(refund, second), "before:failed", lambda: shown(shop, intent))
+
+    assert told(done[0]) == "failed"
+    assert isinstance(done[1], Observed)
+    await observed(shop, intent)
+    assert (await shop.moves(refund))[-2:] == ["failed", "succeeded"]
+    assert await shop.remaining(intent) == 7_000
+
+
+# --- capture and refund ----------------------------------------------------------------------------------------------------------------
+
+
+async def authorised(shop: Shop) -> tuple[str, str]:
+    """An approved release of a payment that was only authorised, and that payment."""
+    intent = await shop.paid(3_000, captured=0)
+    return await shop.approved(intent), intent
+
+
+async def captured(shop: Shop, intent: str) -> None:
+    """The merchant's own system captures the payment."""
+    address = f"{shop.sandbox.url}/v1/payment_intents/{intent}/capture"
+    async with httpx.AsyncClient(trust_env=False) as client:
+        answer = await client.post(address, headers={"Authorization": f"Bearer {API_KEY}"})
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("at", ["before:attempt_opened", "after:attempt_opened", "before:authorisation.cancel"])
+async def test_captured_while_its_release_is_under_way(shop: Shop, at: str) -> None:
+    """Read as authorised, captured before the cancellation arrives: the processor refuses it, and the money is as it was taken."""
+    refund, intent = await authorised(shop)
+
+    await during(shop, lambda: shop.submit(refund), at, lambda: captured(shop, intent))
+
+    assert (await shop.ended(refund))[0] == "failed"
+    assert (await shop.truth(intent))["refunds"] == []
+    assert await shop.remaining(intent) == 3_000
+
+
+async def test_captured_between_the_reading_and_the_attempt_s_reading(shop: Shop) -> None:
+    refund, intent = await authorised(shop)
+    await captured(shop, intent)
+
+    assert (await shop.submit(refund)).code == Code.TERMS_EXPIRED
+    assert (await shop.truth(intent))["cancel_requests"] == []
+
+
+# --- stop and attempt ------------------------------------------------------------------------------------------------------------------
+
+
+async def stopping(shop: Shop) -> list[Any]:
+    """An operator stops everything; the answer names what could still be under way."""
+    await shop.stop()
+    async with shop.api.begin() as connection:
+        return await controls.open_attempts(connection)
+
+
+async def test_a_stop_while_an_attempt_is_opened_lists_it(shop: Shop) -> None:
+    """It waits for the attempt to be opened, and its answer names it; what had begun ends."""
+    intent = await shop.paid()
+    refund = await shop.approved(intent)
+    answered = asyncio.Event()
+
+    async def stopped() -> list[Any]:
+        try:
+            return await stopping(shop)
+        finally:
+            answered.set()
+
+    sending = shop.submitting(Tampered(shop.processor, before={"refund": answered.wait}))
+    try:
+        done = await during(shop, lambda: shop.submit(refund, step=sending), "before:attempt_opened", stopped)
+        assert (told(done[0]), [listed["refund_id"] for listed in done[1]]) == ("succeeded", [refund])
+        assert await record(shop, refund, intent) == DONE
+    finally:
+        await shop.stop(stopped=False)
+
+
+async def test_an_attempt_that_waits_for_a_stop_is_not_opened(shop: Shop) -> None:
+    intent = await shop.paid()
+    refund = await shop.approved(intent)
+    try:
+        done = await during(shop, shop.stop, "before:control_changed", lambda: shop.submit(refund))
+        assert (told(done[0]), told(done[1])) == (None, "held")
+        assert await record(shop, refund, intent) == ("held", 1, 0, 0)
+        assert await shop.outcomes(refund) == []
+    finally:
+        await shop.stop(stopped=False)
+
+
+# --- deadline and decision -------------------------------------------------------------------------------------------------------------
+
+
+async def at_the_last_rung(shop: Shop) -> tuple[str, timedelta]:
+    """A refund whose last deadline is near, and how long it still has."""
+    refund, _ = await in_review(shop)
+    while True:
+        row = await shop.row(refund)
+        left = row["review_by"] - shop.clock.now()
+        if row["rung"] == 1:
+            return refund, left
+        shop.clock.advance(left + timedelta(seconds=1))
+        await shop.steps.pass_deadline(refund)
+
+
+async def test_decided_while_it_expires(shop: Shop) -> None:
+    refund, left = await at_the_last_rung(shop)
+    shop.clock.advance(left + timedelta(seconds=1))
+
+    done = await during(shop, lambda: shop.steps.pass_deadline(refund), "before:expired", lambda: shop.decide(refund, "rita"))
+
+    assert (told(done[0]), told(done[1])) == ("expired", Code.REVIEW_EXPIRED)
+    assert (await shop.moves(refund))[-1] == "expired"
+
+
+async def test_it_expires_while_it_is_decided(shop: Shop) -> None:
+    """Recorded in time, committed after the deadline: it counts."""
+    refund, left = await at_the_last_rung(shop)
+
+    async def deadline() -> Situation:
+        shop.clock.advance(left + timedelta(seconds=1))
+        return await shop.steps.pass_deadline(refund)
+
+    done = await during(shop, lambda: shop.decide(refund, "rita"), "before:approved", deadline)
+
+    assert (told(done[0]), told(done[1])) == (None, "approved")
+    assert (await shop.moves(refund))[-1] == "approved"
