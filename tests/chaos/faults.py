@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
@@ -19,7 +20,7 @@ from tests.chaos.book import Book, Stop
 from tests.chaos.links import Mood
 from tests.chaos.load import SMALL, Doing
 from tests.chaos.people import GaveUp, People
-from tests.chaos.plan import Errand, Fault
+from tests.chaos.plan import PARTS, WORKERS, Errand, Fault
 from tests.chaos.stand import Stand
 
 RECOVERY_S = 60.0
@@ -36,7 +37,8 @@ class Recovery:
 
     refund: str
     since_kill_s: float
-    since_ready_s: float
+    both: bool
+    """All workers were killed, and one had to start; else another was there."""
     calm: bool
     """Nothing else had gone wrong: measured when all faults were over."""
 
@@ -124,42 +126,63 @@ class Faults:
                 self._void(fault)
             elif "=freeze" in rule:
                 await asyncio.sleep(seconds)
-                for part in ("worker", "api"):
+                for part in (*WORKERS, "api"):
                     self.stand.thaw(part, self.stand.stack.pid(part))
 
-    async def kill_in_mid_call(self, fault: Fault, ms: int, *, calm: bool = False) -> None:
-        """The worker dies while the processor works; measured is how long it takes until the refund has its receipt."""
-        async with self._lock("worker"):
-            parts = ("postgres", "temporal", "sandbox", "api", "worker")
-            await self.stand.ready(*parts)
-            errand = Errand(MIDWAY_ERRANDS + fault.number, "kill_in_mid_call", 1, 0, f"{self._run}/{fault.number}")
-            doing = Doing(errand, self.people, self.book, self._run)
-            payment = await doing.pay(doing.amount(SMALL))
-            held = {"on": "refund.create", "match": {"payment_intent": payment.intent}, "times": 1, "fault": {"kind": "delay", "ms": ms}}
-            await self.people.control("POST", "/faults", held)
-            refund = await doing.ask(payment, doing.body(payment, payment.amount))
-            until = time.monotonic() + RECOVERY_S
-            while not (await self.people.truth(payment.intent))["create_requests"]:
-                if time.monotonic() > until:
-                    self._void(fault)  # another fault keeps it from being sent, such as a stop
-                    return
-                await _pause()
-            await self.stand.kill("worker")
+    async def kill_everything(self, fault: Fault) -> None:
+        """The whole stack dies at once, and comes back in any order."""
+        async with AsyncExitStack() as locks:
+            for part in PARTS:
+                await locks.enter_async_context(self._lock(part))
+            await asyncio.gather(*(self.stand.kill(part) for part in PARTS))
+            await self.stand.ready(*PARTS)
+
+    async def kill_in_mid_call(self, fault: Fault, ms: int, *, both: bool, calm: bool = False) -> None:
+        """The worker that calls dies while the processor works, or all do; measured is how long it takes until the refund has its receipt."""
+        async with AsyncExitStack() as locks:
+            for worker in WORKERS:
+                await locks.enter_async_context(self._lock(worker))
+            await self.stand.ready(*PARTS)
+            refund = await self._in_mid_call(fault, ms)
+            if refund is None:
+                self._void(fault)  # another fault keeps it from being sent, such as a stop
+                return
+            doomed = WORKERS if both else (await self._calling(refund),)
             killed = time.monotonic()
-            await self.stand.ready("worker")
-            ready = time.monotonic()
-            assert refund is not None
+            await asyncio.gather(*(self.stand.kill(worker) for worker in doomed))
             while not await self._has_receipt(refund):
                 if time.monotonic() > killed + RECOVERY_S:
                     raise TimeoutError(f"{refund} has no receipt {RECOVERY_S:.0f} s after its worker was killed in mid-call")
                 await _pause()
-            now = time.monotonic()
-            self.done.recoveries.append(Recovery(refund, round(now - killed, 3), round(max(0.0, now - ready), 3), calm))
+            self.done.recoveries.append(Recovery(refund, round(time.monotonic() - killed, 3), both, calm))
+            await self.stand.ready(*doomed)
+
+    async def _in_mid_call(self, fault: Fault, ms: int) -> str | None:
+        """A refund whose request the processor has got and not answered; ``None`` when it is not sent in time."""
+        errand = Errand(MIDWAY_ERRANDS + fault.number, "kill_in_mid_call", 1, 0, f"{self._run}/{fault.number}")
+        doing = Doing(errand, self.people, self.book, self._run)
+        payment = await doing.pay(doing.amount(SMALL))
+        held = {"on": "refund.create", "match": {"payment_intent": payment.intent}, "times": 1, "fault": {"kind": "delay", "ms": ms}}
+        await self.people.control("POST", "/faults", held)
+        refund = await doing.ask(payment, doing.body(payment, payment.amount))
+        until = time.monotonic() + RECOVERY_S
+        while not (await self.people.truth(payment.intent))["create_requests"]:
+            if time.monotonic() > until:
+                return None
+            await _pause()
+        return refund
+
+    async def _calling(self, refund: str) -> str:
+        """The worker that opened the last attempt."""
+        last = "SELECT a.worker FROM attempts a JOIN operations o ON o.id = a.operation_id WHERE o.refund_id = %s ORDER BY a.opened_at DESC LIMIT 1"
+        [(name,)] = await asyncio.to_thread(self.stand.rows, last, refund)
+        pid = int(name.rpartition("/")[2])
+        return next((worker for worker in WORKERS if self.stand.stack.pid(worker) == pid), WORKERS[0])
 
     async def measure(self, times: int) -> None:
         """The same so many times when nothing else goes wrong."""
         for number in range(times):
-            await self.kill_in_mid_call(Fault(CALM_ERRANDS + number, 0, "kill_in_mid_call"), ms=(400, 800)[number % 2], calm=True)
+            await self.kill_in_mid_call(Fault(CALM_ERRANDS + number, 0, "kill_in_mid_call"), ms=400, both=number % 2 == 1, calm=True)
 
     async def _has_receipt(self, refund: str) -> bool:
         view = await self.people.view(refund)

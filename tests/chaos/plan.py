@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-PARTS = ("worker", "api", "temporal", "postgres", "sandbox")
+WORKERS = ("worker", "worker-2")
+"""Two, so that one goes on while the other is dead or stands still, and both may believe that an attempt is theirs."""
+PARTS = (*WORKERS, "api", "temporal", "postgres", "sandbox")
 LINKS = ("worker-postgres", "worker-temporal", "worker-sandbox", "api-postgres", "api-temporal")
 
 ERRANDS = {
@@ -41,6 +43,7 @@ REFUNDS_OF = {"racing": 3, "parts": 3}
 FAULTS = {
     "kill": 14,
     "kill_while_starting": 3,
+    "kill_everything": 1,
     "kill_in_mid_call": 5,
     "crash_at": 6,
     "freeze": 6,
@@ -141,8 +144,8 @@ class Plan:
     refunds: int
     faults: int
     clients: int = 3
-    mid_calls: int = 5
-    """How often a worker is killed in mid-call once all faults are over, to measure how long it takes to recover."""
+    mid_calls: int = 6
+    """How often a worker is killed in mid-call once all faults are over, to measure how long it takes to recover; in turn that one, and both."""
     points: tuple[str, ...] = POINTS
 
     def errands(self) -> Iterator[Errand]:
@@ -184,12 +187,12 @@ def _seconds(stream: Random, least: float, most: float) -> float:
 
 
 def _kill(stream: Random, _plan: Plan) -> dict[str, Any]:
-    return {"part": stream.choices(PARTS, (5, 3, 2, 3, 2))[0]}
+    return {"part": stream.choices(PARTS, (3, 3, 3, 2, 3, 2))[0]}
 
 
 def _freeze(stream: Random, _plan: Plan) -> dict[str, Any]:
     # Longer than the time within which an attempt may be sent, and than a heartbeat: what wakes up must find that others went on.
-    return {"part": stream.choices(PARTS, (5, 2, 2, 2, 2))[0], "seconds": stream.choice((0.5, 2.5, 4.0, 7.5))}
+    return {"part": stream.choices(PARTS, (3, 3, 2, 2, 2, 2))[0], "seconds": stream.choice((0.5, 2.5, 4.0, 7.5))}
 
 
 def _crash_at(stream: Random, plan: Plan) -> dict[str, Any]:
@@ -208,7 +211,8 @@ def _link(least: float, most: float) -> Callable[[Random, Plan], dict[str, Any]]
 _DETAILS: dict[str, Callable[[Random, Plan], dict[str, Any]]] = {
     "kill": _kill,
     "kill_while_starting": lambda stream, plan: _kill(stream, plan) | {"seconds": _seconds(stream, 0.3, 2.5)},
-    "kill_in_mid_call": lambda stream, plan: {"ms": stream.choice((400, 800))},
+    "kill_everything": lambda stream, plan: {},
+    "kill_in_mid_call": lambda stream, plan: {"ms": stream.choice((400, 800)), "both": stream.random() < 0.5},
     "crash_at": _crash_at,
     "freeze": _freeze,
     "cut": lambda stream, plan: {"link": stream.choice(LINKS)},

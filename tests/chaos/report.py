@@ -1,12 +1,10 @@
 """What a run did and found: as plain JSON for ``.local/chaos.json``, and in words."""
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 
-from tests.chaos.faults import Recovery
 from tests.chaos.run import Result
 
 SHOWN = 20
@@ -37,22 +35,23 @@ def figures(result: Result) -> dict[str, Any]:
         "endings": dict(sorted(result.standing.items())),
         "settlements": dict(sorted(result.settled.items())),
         "recovery_after_a_worker_killed_in_mid_call_s": {
-            "in_calm": _recovery([each for each in result.done.recoveries if each.calm]),
-            "among_other_faults": _recovery([each for each in result.done.recoveries if not each.calm]),
+            f"{'both' if both else 'one'}_of_two_{'in_calm' if calm else 'among_other_faults'}": _recovery(
+                [each.since_kill_s for each in result.done.recoveries if (each.both, each.calm) == (both, calm)]
+            )
+            for calm in (True, False)
+            for both in (False, True)
         },
         "violations_by_check": dict(sorted(Counter(violation.check for violation in result.violations).items())),
         "violations": [{"check": v.check, "where": v.where, "what": v.what} for v in result.violations],
     }
 
 
-def _recovery(recoveries: Sequence[Recovery]) -> dict[str, Any]:
-    since_kill = [recovery.since_kill_s for recovery in recoveries]
+def _recovery(seconds: list[float]) -> dict[str, Any]:
     return {
-        "samples": len(since_kill),
-        "p50": quantile(since_kill, 0.5),
-        "p99": quantile(since_kill, 0.99),
-        "longest": max(since_kill, default=None),
-        "p50_since_the_next_worker_was_ready": quantile([recovery.since_ready_s for recovery in recoveries], 0.5),
+        "samples": len(seconds),
+        "p50": quantile(seconds, 0.5),
+        "p99": quantile(seconds, 0.99),
+        "longest": max(seconds, default=None),
     }
 
 
@@ -76,8 +75,9 @@ def show(console: Console, found: dict[str, Any], again: str) -> None:
     line("repeated by clients", found["calls_repeated_by_clients"])
     line("settled by people", found["settlements"])
     for when, measured in found["recovery_after_a_worker_killed_in_mid_call_s"].items():
-        text = f"{measured['samples']} times, seconds to the receipt: p50 {measured['p50']}, p99 {measured['p99']}"
-        line("worker killed mid-call", f"{when.replace('_', ' ')} {text}")
+        if measured["samples"]:
+            text = f"{measured['samples']} times, seconds to the receipt: p50 {measured['p50']}, p99 {measured['p99']}"
+            line("worker killed mid-call", f"{when.replace('_', ' ')}: {text}")
     line("seconds", found["seconds"])
     for violation in found["violations"][:SHOWN]:
         console.print(f"WRONG  {violation['check']}  {violation['where']}: {violation['what']}", markup=False)

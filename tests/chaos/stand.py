@@ -22,12 +22,14 @@ from deploy.local.processes import Command, write_text
 from deploy.local.progress import Reporter
 from deploy.local.stack import LocalStack
 from tests.chaos.links import Link, Mood
-from tests.chaos.plan import LINKS
+from tests.chaos.plan import LINKS, WORKERS
+from tests.chaos.plan import PARTS as PARTS_HURT
 
 ROOT = Path(__file__).parents[2]
 POINTS_SETTING = "CRASH_POINTS"
 LONGEST_BACK_OFF_S = 1.0
 PATIENCE_S = 90.0
+_WORKER = next(part for part in PARTS if part.name == WORKERS[0])
 # What is tried again, looked after or given up by itself is so within a moment, because nobody here waits for minutes.
 SETTINGS = {
     "SUBMIT_MAX_ATTEMPTS": "5",
@@ -57,7 +59,7 @@ class Stand:
         # Below the ports that the system gives to outgoing connections: one of those must not sit on a port while its part is down.
         first = 20_000 + os.getpid() * len(names) % 10_000
         wanted = {name: first + place for place, name in enumerate(names)}
-        table = tuple(self._linked(part) for part in PARTS)
+        table = tuple(self._linked(part) for part in (*PARTS, replace(_WORKER, name=WORKERS[1])))
         self.stack = LocalStack(home, ports=wanted, environment=machine, overrides=SETTINGS, reporter=reporter, table=table)
         self.frozen: set[str] = set()
 
@@ -75,7 +77,7 @@ class Stand:
         def command(context: Context) -> Command:
             made = part.command(context)
             env = {name: self._rewired(part.name, value, context) for name, value in made.env.items()}
-            if part.name in ("api", "worker"):
+            if part.name in ("api", *WORKERS):
                 env[POINTS_SETTING] = f"file:{self._rules}"
             return replace(made, env=env | {"PYTHONPATH": str(ROOT)})
 
@@ -84,7 +86,7 @@ class Stand:
     def _rewired(self, part: str, value: str, context: Context) -> str:
         for name, link in self.links.items():
             client, server = name.split("-")
-            if client == part:
+            if client == ("worker" if part in WORKERS else part):
                 value = value.replace(f"{ports.HOST}:{context.ports[server]}", f"{ports.HOST}:{link.port}")
         return value
 
@@ -158,7 +160,7 @@ class Stand:
         for part in list(self.frozen):
             self.thaw(part, self.stack.pid(part))
         self.disarm()
-        await self.ready(*(part.name for part in PARTS if part.once is None))
+        await self.ready(*PARTS_HURT)
 
 
 def _signal_family(pid: int, number: signal.Signals) -> None:

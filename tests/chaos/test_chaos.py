@@ -43,7 +43,7 @@ def test_the_short_plan_kills_most_kinds_of_process_and_disturbs_the_processor()
 
 
 def test_a_report_says_what_was_done_and_how_to_do_it_again() -> None:
-    recoveries = [Recovery(f"rf_{number}", float(number), 0.1, calm=True) for number in range(1, 101)]
+    recoveries = [Recovery(f"rf_{number}", float(number), both=False, calm=True) for number in range(1, 101)]
 
     assert report.quantile([recovery.since_kill_s for recovery in recoveries], 0.5) == 50
     assert report.quantile([recovery.since_kill_s for recovery in recoveries], 0.99) == 99
