@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from refunds.events import REFUND_EVENTS, EventState, ProcessorEvent, WhyIgnored
+from refunds.events import DISPUTE_EVENTS, REFUND_EVENTS, EventState, ProcessorEvent, WhyIgnored
 from refunds.processor import RefundState
 from refunds.status import Status
 from store.changes import tell
@@ -80,9 +80,11 @@ class Taken:
     tries: int
 
 
+# Written out, not a parameter, so that the index of what waits is used however many events there are.
+_IS_WAITING = events.c.state == literal_column(f"'{EventState.WAITING}'")
 _DUE = (
     select(events.c.id)
-    .where(events.c.state == literal(EventState.WAITING.value), events.c.due_at <= bindparam("now", type_=DateTime(timezone=True)))
+    .where(_IS_WAITING, events.c.due_at <= bindparam("now", type_=DateTime(timezone=True)))
     .order_by(events.c.due_at, events.c.id)
     .limit(bindparam("limit", type_=Integer))
     .with_for_update(skip_locked=True)
@@ -129,12 +131,10 @@ _PAYMENTS = Query(
     select(payments.c.id)
     .where(
         payments.c.processor == bindparam("processor"),
-        or_(
-            payments.c.processor_payment == any_(bindparam("names", type_=ARRAY(Text))),
-            payments.c.id.in_(select(operations.c.payment_id).where(operations.c.id == bindparam("operation", type_=Text))),
-        ),
+        payments.c.processor_payment == any_(bindparam("names", type_=ARRAY(Text))),
     )
-    .order_by(payments.c.id)
+    .union(select(operations.c.payment_id).where(operations.c.id == bindparam("operation", type_=Text)))
+    .order_by("id")
 )
 
 
@@ -166,9 +166,13 @@ _COUNTED = Query(
 )
 _UNDER_WAY = Query(
     select(literal_column("1"))
-    .select_from(operations)
-    .join(refunds, refunds.c.id == operations.c.refund_id)
-    .where(operations.c.id == bindparam("operation"), refunds.c.status == literal(Status.SUBMITTING.value))
+    .select_from(refunds)
+    .join(operations, and_(operations.c.refund_id == refunds.c.id, operations.c.revision == refunds.c.revision))
+    .where(
+        refunds.c.payment_id == any_(bindparam("payments", type_=ARRAY(Text))),
+        refunds.c.status == literal(Status.SUBMITTING.value),
+        func.coalesce(bindparam("operation", type_=Text), operations.c.id) == operations.c.id,
+    )
 )
 
 
@@ -188,9 +192,11 @@ async def says_nothing_new(connection: AsyncConnection, event: Taken, found: Seq
     return row["id"] is None or row["status"] in _STANDING.get(row["raw_state"], ())
 
 
-async def awaits_its_receipt(connection: AsyncConnection, event: Taken) -> bool:
-    """Whether an event is about a refund whose own answer is probably being recorded this moment."""
-    return event.operation_id is not None and await _UNDER_WAY.first(connection, operation=event.operation_id) is not None
+async def awaits_a_receipt(connection: AsyncConnection, event: Taken, found: Sequence[str]) -> bool:
+    """Whether an event may be about a refund of ours whose own answer is probably being recorded this moment."""
+    if event.type in DISPUTE_EVENTS or (event.type in REFUND_EVENTS and event.operation_id is None):
+        return False
+    return await _UNDER_WAY.first(connection, payments=list(found), operation=event.operation_id) is not None
 
 
 _END = Query(
@@ -232,8 +238,8 @@ async def went_wrong(connection: AsyncConnection, event: Taken, now: datetime, e
 _HINTS = Query(
     select(events.c.id)
     .where(
+        _IS_WAITING,
         events.c.processor == bindparam("processor"),
-        events.c.state == any_(bindparam("open", type_=ARRAY(Text))),
         or_(
             events.c.processor_payment == bindparam("name"),
             events.c.facts["charge"].astext == bindparam("name"),
@@ -242,9 +248,22 @@ _HINTS = Query(
     )
     .order_by(events.c.id)
 )
-_OPEN = [EventState.WAITING.value, EventState.UNMATCHED.value]
+_MATCHED = Query(
+    update(events)
+    .where(
+        events.c.state == literal(EventState.UNMATCHED.value),
+        events.c.processor == bindparam("processor"),
+        or_(events.c.processor_payment == bindparam("name"), events.c.object_id == any_(bindparam("objects", type_=ARRAY(Text)))),
+    )
+    .values(state=literal(EventState.DONE.value), done_at=bindparam("at"), outcome=bindparam("how"))
+)
 
 
 async def hints_of(connection: AsyncConnection, *, processor: str, payment_id: str, name: str) -> list[str]:
-    """The events about a payment that are not dealt with: a reading that begins after this answers them all, whatever any clock says."""
-    return [row["id"] for row in await _HINTS.all(connection, processor=processor, open=_OPEN, name=name, payment=payment_id)]
+    """The events about a payment that wait: a reading that begins after this answers them all, whatever any clock says."""
+    return [row["id"] for row in await _HINTS.all(connection, processor=processor, name=name, payment=payment_id)]
+
+
+async def matched_at_last(connection: AsyncConnection, now: datetime, *, processor: str, name: str, objects: Sequence[str]) -> None:
+    """Close events that had been given up, now that what they were about is recorded."""
+    await _MATCHED.do(connection, processor=processor, name=name, objects=list(objects), at=now, how="observed late")

@@ -73,7 +73,7 @@ _RELEASING = Query(
     select(refunds.c.id)
     .join(operations, (operations.c.refund_id == refunds.c.id) & (operations.c.revision == refunds.c.revision))
     .where(
-        operations.c.payment_id == bindparam("payment"),
+        refunds.c.payment_id == bindparam("payment"),
         operations.c.kind == literal(OperationKind.RELEASE.value),
         refunds.c.status == any_(bindparam("statuses", type_=ARRAY(Text))),
     )
@@ -129,6 +129,9 @@ class Observing(Receipts):
             if state.raw_status != MISSING:
                 await self._releases(connection, reading)
                 await self._disputed(connection, reading)
+            if reading.imported:
+                ids = [refund.id for refund in state.refunds]
+                await events.matched_at_last(connection, at, processor=STRIPE, name=state.processor_payment, objects=ids)
             await events.done(connection, hints, at, "missing" if state.raw_status == MISSING else "observed")
             return Observed(payment_id, reading.imported, reading.moved, reading.differences)
 

@@ -80,7 +80,7 @@ class Inbox:
             if await events.says_nothing_new(connection, event, found):
                 await events.done(connection, [event.id], now, "recorded")
                 return
-            if event.tries == 1 and await events.awaits_its_receipt(connection, event):
+            if event.tries == 1 and await events.awaits_a_receipt(connection, event, found):
                 return
             if event.tries > 2:
                 await events.went_wrong(connection, event, now, "no reading that answers it was recorded")

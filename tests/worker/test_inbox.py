@@ -10,10 +10,12 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.observe import Observer
 from refunds.errors import RefundError
 from refunds.events import ProcessorEvent
 from refunds.settings import Settings
 from store import events
+from store.observing import Observing
 from tests.activities.shop import Shop, Tampered, settings_for
 from tests.worker.site import Site, until
 from worker.inbox import Inbox, watch_id
@@ -209,6 +211,22 @@ async def test_field_21_one_that_is_never_stored_is_kept_as_unmatched_and_told(s
     assert [round(wait / 2) for wait in waits[:5]] == [1, 2, 4, 8, 16]
     assert round(max(waits) / 60) == 6 * 60
     assert await inbox.once() == 0, "it is not tried any more"
+
+
+async def test_field_21_one_that_was_given_up_is_closed_when_its_refund_is_imported_after_all(site: Site, shop: Shop) -> None:
+    intent = await shop.paid()
+    made = await shop.control("POST", "/refunds", {"payment_intent": intent, "amount": 700})
+    given_up = [await deliver(shop, intent, object_id=made["id"]), await deliver(shop, intent, type="charge.refunded")]
+    another = await deliver(shop, "pi_never")
+    impatient = settings_for(shop.sandbox.url, webhook_unmatched_after=1)
+    await Inbox(site.client, shop.payments.database, impatient).once()
+    await shop.ordered(intent)
+
+    observing = Observing(shop.payments.database, shop.settings, "worker")
+    await Observer(observing, shop.processor, shop.clock).observe(await payment_of(shop, intent))
+
+    assert [await state_of(shop, event) for event in given_up] == [("done", "observed late", 1)] * 2
+    assert (await state_of(shop, another))[0] == "unmatched"
 
 
 async def test_field_24_what_throws_twice_and_then_works_is_handled_once(site: Site, shop: Shop) -> None:
