@@ -34,13 +34,13 @@ class Control:
     changed_at: datetime
 
 
-_READ = Query(select(controls).where(controls.c.scope == EVERYTHING))
+READ = Query(select(controls).where(controls.c.scope == EVERYTHING))
 _SHARE_LOCK = Query(select(cast(func.pg_advisory_xact_lock_shared(literal_column(str(STOP_LOCK))), Text)))
 
 
 async def read(connection: AsyncConnection) -> Control:
     """Read the state. Raises when it cannot be read, which counts as stopped."""
-    return Control(**await _READ.one(connection))
+    return Control(**await READ.one(connection))
 
 
 async def share_stop_lock(connection: AsyncConnection) -> None:

@@ -15,7 +15,7 @@ from store.changes import SYSTEM, enter, tell
 from store.sql import Query, Row
 from store.tables import halts
 
-_IN_FORCE = Query(select(halts).where(halts.c.processor == bindparam("processor"), halts.c.lifted_at.is_(None)))
+IN_FORCE = Query(select(halts).where(halts.c.processor == bindparam("processor"), halts.c.lifted_at.is_(None)))
 _OPEN = Query(
     insert(halts)
     .values(
@@ -29,7 +29,7 @@ _OPEN = Query(
 
 async def in_force(connection: AsyncConnection, processor: str) -> Row | None:
     """The halt of a processor that is in force, or ``None``. Raises when it cannot be read, which counts as halted."""
-    return await _IN_FORCE.first(connection, processor=processor)
+    return await IN_FORCE.first(connection, processor=processor)
 
 
 async def open_halt(

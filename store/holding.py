@@ -18,7 +18,7 @@ from store.changes import Change, lock_payment_of, lock_refund
 from store.operation_rows import Operation
 from store.receipts import Receipts
 from store.situations import situation
-from store.sql import Query
+from store.sql import Query, pipelined
 from store.tables import operations, payments, refunds
 from store.tables import pacing as pacing_table
 
@@ -106,12 +106,13 @@ class Holding(Receipts):
 
     async def _brake(self, connection: AsyncConnection) -> tuple[Code, str] | None:
         """What keeps everything back just now, or ``None``. What cannot be read raises, and then nothing is sent."""
-        control = await controls.read(connection)
+        async with pipelined(connection):
+            controlling, halting = await controls.READ.ask(connection), await halts.IN_FORCE.ask(connection, processor=STRIPE)
+        control, halt = controls.Control(**await controlling.one()), await halting.first()
         if control.stopped:
             return Code.EMERGENCY_STOP, "an operator has stopped all refunds"
         if control.mode == "draft":
             return Code.DRAFT_MODE, "the installation is in draft mode, in which nothing is sent"
-        halt = await halts.in_force(connection, STRIPE)
         return None if halt is None else (Code.PROCESSOR_HALTED, f"submitting is halted ({halt['code']}): {halt['reason']}")
 
     def _hold(self, change: Change, code: Code, why: str) -> None:

@@ -16,7 +16,7 @@ from refunds.terms import OperationKind
 from store.changes import Change, lock_payment, lock_refund, read_refund
 from store.db import Database
 from store.situations import situation
-from store.sql import Query
+from store.sql import Answer, Query
 from store.tables import attempts, operations, revisions
 
 ANSWERED, REFUSED, NOT_SENT, UNKNOWN, LAPSED = "answered", "refused", "not_sent", "unknown", "lapsed"
@@ -126,7 +126,15 @@ class OperationRows:
 
     async def _operation(self, connection: AsyncConnection, change: Change) -> Operation | None:
         """Read the operation of the present revision with its attempts, and judge their timing by the database's clock."""
-        rows = await _OPERATION.all(connection, refund=change.id, number=change["revision"], longest=self._longest_call)
+        return self._read_operation(
+            await _OPERATION.all(connection, refund=change.id, number=change["revision"], longest=self._longest_call)
+        )
+
+    async def _ask_operation(self, connection: AsyncConnection, change: Change) -> Answer:
+        """Ask for it in a pipeline; :meth:`_read_operation` reads the rows."""
+        return await _OPERATION.ask(connection, refund=change.id, number=change["revision"], longest=self._longest_call)
+
+    def _read_operation(self, rows: list[dict[str, Any]]) -> Operation | None:
         return operation_from(rows[0], [row for row in rows if row["attempted"]]) if rows else None
 
     async def _locked(self, connection: AsyncConnection, operation: Operation) -> Change:

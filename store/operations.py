@@ -23,10 +23,10 @@ from store.changes import Change, lock_payment_of, lock_refund
 from store.claims import refundable_of
 from store.holding import Holding, Standing
 from store.operation_rows import LAPSED, NOT_SENT, REFUSED, UNKNOWN, Attempt, Operation, operation_from
-from store.requirements import Required, decisions_on, revision_of, sufficient
+from store.requirements import REVISION, Required, decisions_on, sufficient
 from store.situations import situation
-from store.sql import Query, Row
-from store.tables import attempts, consumed_decisions, operations, payments
+from store.sql import Query, Row, pipelined
+from store.tables import attempts, consumed_decisions, operations, payments, processor_refunds
 
 __all__ = ["Attempt", "Operation", "Payments", "Standing"]
 
@@ -51,7 +51,14 @@ _ATTEMPT = Query(
 )
 
 
-_KNOWN = Query(select(operations.c.id).where(operations.c.id == any_(bindparam("operations", type_=ARRAY(Text)))))
+_KNOWN = Query(
+    select(operations.c.id)
+    .where(operations.c.id == any_(bindparam("operations", type_=ARRAY(Text))))
+    .union_all(
+        # Found before, halted for, and let go by somebody who had looked.
+        select(processor_refunds.c.id).where(processor_refunds.c.id == any_(bindparam("refunds", type_=ARRAY(Text))))
+    )
+)
 
 
 class Payments(Holding):
@@ -74,21 +81,27 @@ class Payments(Holding):
             payment = await lock_payment_of(connection, seen.situation.refund)
             change = await lock_refund(connection, seen.situation.refund, self.database.clock.now)
             # What the caller knows was read before calls to the processor took their time; only what is read under the locks counts.
-            current = await self._operation(connection, change)
+            async with pipelined(connection):
+                asked = await self._ask_operation(connection, change)
+                revised = await REVISION.ask(connection, refund=change.id, number=change["revision"])
+            current, revision = self._read_operation(await asked.all()), await revised.one()
             if payment is None or not self._still_so(change, payment, current, seen, state):
                 return situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="it has moved on meanwhile")
             if current is not None and current.in_flight:
                 return situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="another worker may be sending it")
-            await snapshots.save(connection, payment["id"], state, now=change.at)
-            revision = await revision_of(connection, change.id, change["revision"])
             intended = current or _intended(change, revision)
             refusal = brake or await self._unfit(connection, change, payment, intended, state)
             if refusal is None:
-                if current is None:
-                    await self._write_operation(connection, change, revision, intended)
-                if change.status is Status.APPROVED:
-                    change.move(Event.SUBMIT, revision=intended.revision, terms_hash=change["terms_hash"])
-                return intended, await self._insert_attempt(connection, change, intended)
+                consumed = None if current is not None else await self._sufficient(connection, change, revision)
+                async with pipelined(connection):
+                    await snapshots.save(connection, payment["id"], state, now=change.at)
+                    if consumed is not None:
+                        await self._write_operation(connection, change, revision, intended, consumed)
+                    if change.status is Status.APPROVED:
+                        change.move(Event.SUBMIT, revision=intended.revision, terms_hash=change["terms_hash"])
+                    attempt = await self._insert_attempt(connection, change, intended)
+                return intended, attempt
+            await snapshots.save(connection, payment["id"], state, now=change.at)
             code, why = refusal
             if intended.uncertain:
                 return situation(change.row, refused=code.value, refused_detail=why)
@@ -110,12 +123,17 @@ class Payments(Holding):
             and read_ago <= self.settings.payment_snapshot_max_age_s
         )
 
-    async def _write_operation(self, connection: AsyncConnection, change: Change, revision: Row, operation: Operation) -> None:
-        """Consume the approvals and store the operation. Raises when they do not meet what the terms require: a bug, or a hand in the database."""
+    async def _sufficient(self, connection: AsyncConnection, change: Change, revision: Row) -> list[str]:
+        """The approvals to consume. Raises when they do not meet what the terms require: a bug, or a hand in the database."""
         recorded = await decisions_on(connection, change.id, change["revision"])
         approving = sufficient(Required.of(revision["decision"]), recorded, revision["terms_hash"])
         if approving is None:
             raise RuntimeError(f"{change.id} is approved but its recorded decisions do not meet its requirements; nothing is sent")
+        return [decision["id"] for decision in approving]
+
+    async def _write_operation(
+        self, connection: AsyncConnection, change: Change, revision: Row, operation: Operation, consumed: list[str]
+    ) -> None:
         await _OPEN.do(
             connection,
             id=operation.id,
@@ -133,7 +151,6 @@ class Payments(Holding):
             settled_at=None,
             outcome=None,
         )
-        consumed = [decision["id"] for decision in approving]
         await _CONSUME.do(connection, decisions=consumed, operation=operation.id, at=change.at)
         change.note("intent", operation=operation.id, kind=operation.kind.value, consumed=consumed)
 
@@ -173,8 +190,8 @@ class Payments(Holding):
         ours = {refund.operation: refund.id for refund in state.refunds if refund.operation is not None}
         if not ours:
             return None
-        known = {row["id"] for row in await _KNOWN.all(connection, operations=list(ours))}
-        return next((refund for operation, refund in ours.items() if operation not in known), None)
+        known = {row["id"] for row in await _KNOWN.all(connection, operations=list(ours), refunds=list(ours.values()))}
+        return next((refund for operation, refund in ours.items() if operation not in known and refund not in known), None)
 
     async def _no_longer_fits(self, connection: AsyncConnection, change: Change, operation: Operation, state: PaymentState) -> str | None:
         if operation.terms_expire_at <= change.at:

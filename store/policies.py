@@ -22,7 +22,7 @@ def _newest(*columns: Any) -> Any:
     return select(*columns).where(policy_versions.c.effective_from <= bindparam("at")).order_by(*order).limit(literal_column("1"))
 
 
-_IN_FORCE = Query(_newest(policy_versions.c.version, policy_versions.c.hash))
+IN_FORCE = Query(_newest(policy_versions.c.version, policy_versions.c.hash))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,11 @@ class InForce:
 
 async def in_force(connection: AsyncConnection, at: datetime) -> InForce:
     """The version in force at an instant. Raises ``LookupError`` when none was ever published (a start-up error)."""
-    row = await _IN_FORCE.first(connection, at=at)
+    return await parsed(connection, await IN_FORCE.first(connection, at=at))
+
+
+async def parsed(connection: AsyncConnection, row: Row | None) -> InForce:
+    """The version that :data:`IN_FORCE` found. Raises as :func:`in_force` does."""
     if row is None:
         raise LookupError("no policy version is in force; publish one with: refunds policy publish")
     # A version never changes, so its parsed form is kept under what names its content.

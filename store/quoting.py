@@ -24,10 +24,10 @@ from refunds.status import Event, Status, allows
 from refunds.terms import OperationKind, Terms
 from store import policies
 from store.changes import SYSTEM, Change
-from store.claims import refundable_of
+from store.claims import CLAIMS, claiming, fold
 from store.facts import UNREAD, StoredReading, gather, reading_of
 from store.requirements import APPROVE, CONSENT, advance_to_unmet, enter_review, record_decision
-from store.sql import Query, Row
+from store.sql import Query, Row, pipelined
 from store.tables import customers, orders, payments, processor_binding, revisions
 
 
@@ -142,9 +142,12 @@ async def judge(
     stored: StoredReading | None,
 ) -> Judged:
     """Gather the facts and judge them under the policy in force, writing nothing. Raises what the amount alone makes impossible."""
-    force = await policies.in_force(connection, change.at)
-    order = await _ORDER.one(connection, payment=asked.payment_id)
-    figures = await refundable_of(connection, asked.payment_id, state, besides=change.id)
+    async with pipelined(connection):
+        newest = await policies.IN_FORCE.ask(connection, at=change.at)
+        ordered = await _ORDER.ask(connection, payment=asked.payment_id)
+        claimed = await CLAIMS.ask(connection, **claiming(asked.payment_id, besides=change.id))
+    force = await policies.parsed(connection, await newest.first())
+    order, figures = await ordered.one(), fold(state, await claimed.all())
     if asked.amount is not None:
         requested(asked.amount, order["recorded_currency"])
     facts = await gather(

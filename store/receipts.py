@@ -16,7 +16,7 @@ from refunds.processor import Conclusion, ProcessorRefund, RefundState, conclude
 from refunds.status import Event, Status, allows
 from store.changes import Change
 from store.operation_rows import ANSWERED, UNKNOWN, Attempt, Operation, OperationRows
-from store.sql import Query
+from store.sql import Query, pipelined
 from store.tables import attempts, operations, payments, processor_refunds
 
 _FRESH = ("state", "raw_state", "failure_reason", "updated_at")
@@ -72,11 +72,12 @@ class Receipts(OperationRows):
         async with self.database.begin() as connection:
             change = await self._locked(connection, operation)
             newest = await self._keep(connection, change, operation, refund)
-            await self._answer_attempts(connection, change, operation, attempt, refund)
-            if newest:
-                conclusion = conclude(refund, amount=operation.amount, processor_payment=operation.request.processor_payment)
-                await self._apply(connection, change, operation, conclusion, processor_refund=refund.id)
-            return await self._saved(connection, change)
+            async with pipelined(connection):
+                await self._answer_attempts(connection, change, operation, attempt, refund)
+                if newest:
+                    conclusion = conclude(refund, amount=operation.amount, processor_payment=operation.request.processor_payment)
+                    await self._apply(connection, change, operation, conclusion, processor_refund=refund.id)
+                return await self._saved(connection, change)
 
     async def _keep(self, connection: AsyncConnection, change: Change, operation: Operation, refund: ProcessorRefund) -> bool:
         """Store the processor's refund; false when something newer is known of it (field report 22)."""

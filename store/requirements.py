@@ -39,7 +39,7 @@ def review_from(plain: dict[str, Any]) -> Review:
     return Review(plain["role"], plain["people"], tuple(Rung(**rung) for rung in plain["ladder"]))
 
 
-_REVISION = Query(select(revisions).where(revisions.c.refund_id == bindparam("refund"), revisions.c.revision == bindparam("number")))
+REVISION = Query(select(revisions).where(revisions.c.refund_id == bindparam("refund"), revisions.c.revision == bindparam("number")))
 _DECISIONS = Query(
     select(decisions)
     .where(decisions.c.refund_id == bindparam("refund"), decisions.c.revision == bindparam("number"))
@@ -50,7 +50,7 @@ _RECORD = Query(insert(decisions))
 
 async def revision_of(connection: AsyncConnection, refund_id: str, revision: int) -> Row:
     """One revision of a refund."""
-    return await _REVISION.one(connection, refund=refund_id, number=revision)
+    return await REVISION.one(connection, refund=refund_id, number=revision)
 
 
 async def decisions_on(connection: AsyncConnection, refund_id: str, revision: int) -> list[Row]:

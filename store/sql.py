@@ -4,7 +4,8 @@ A refund takes some forty statements, and building, caching and unwrapping each 
 statements of the hot path are module constants; the rest uses SQLAlchemy's connection as usual. Both run in the same transaction.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import psycopg
@@ -19,6 +20,25 @@ Row = Mapping[Any, Any]
 """A row by column names, however it was read."""
 
 _DIALECT = PGDialect_psycopg()
+
+
+class Answer:
+    """What a pipelined statement answered, to be read after the pipeline's end."""
+
+    def __init__(self, cursor: psycopg.AsyncCursor[dict[str, Any]]) -> None:
+        self._cursor = cursor
+
+    async def all(self) -> list[dict[str, Any]]:
+        """Every row by column names."""
+        return await self._cursor.fetchall()
+
+    async def first(self) -> dict[str, Any] | None:
+        """The first row, or ``None``."""
+        return await self._cursor.fetchone()
+
+    async def one(self) -> dict[str, Any]:
+        """The first row, which must be there: a missing one is a bug and raises ``LookupError``."""
+        return _there(await self.first())
 
 
 class Query:
@@ -44,15 +64,16 @@ class Query:
 
     async def one(self, connection: AsyncConnection, **values: Any) -> dict[str, Any]:
         """Run it and return the first row, which must be there: a missing one is a bug and raises ``LookupError``."""
-        row = await self.first(connection, **values)
-        if row is None:
-            raise LookupError(f"no row for {sorted(values)}")
-        return row
+        return _there(await self.first(connection, **values), *sorted(values))
 
     async def value(self, connection: AsyncConnection, **values: Any) -> Any:
         """Run it and return the first column of the first row, or ``None`` without one."""
         row = await self.first(connection, **values)
         return None if row is None else next(iter(row.values()))
+
+    async def ask(self, connection: AsyncConnection, **values: Any) -> "Answer":
+        """Send it inside :func:`pipelined`; its rows are there after the block."""
+        return Answer(await self._run(connection, values))
 
     async def do(self, connection: AsyncConnection, **values: Any) -> int:
         """Run it and return how many rows it touched."""
@@ -66,6 +87,22 @@ class Query:
                 given[name] = Jsonb(given[name])
         cursor = driver(connection).cursor(row_factory=dict_row)
         return await cursor.execute(self._text, given, prepare=True)
+
+
+def _there(row: dict[str, Any] | None, *asked_by: str) -> dict[str, Any]:
+    if row is None:
+        raise LookupError(f"no row for {', '.join(asked_by) or 'a pipelined statement'}")
+    return row
+
+
+@asynccontextmanager
+async def pipelined(connection: AsyncConnection) -> AsyncIterator[None]:
+    """Send the block's statements together and wait for all of them at its end: for statements that do not depend on each other's answers.
+
+    Inside, rows and counts are not there yet. What one of them raises is raised at the end of the block.
+    """
+    async with driver(connection).pipeline():
+        yield
 
 
 def driver(connection: AsyncConnection) -> psycopg.AsyncConnection[Any]:
