@@ -12,7 +12,7 @@ from refunds.discrepancies import Kind, Standing
 from refunds.ids import Prefix, new_id
 from store.changes import SYSTEM, enter, plain, tell
 from store.sql import Row
-from store.tables import discrepancies
+from store.tables import discrepancies, payments
 
 _OPEN_ROW = discrepancies.c.state != Standing.CLOSED.value
 
@@ -35,7 +35,7 @@ async def note(
 
     The first time it is entered in the ledger and people are told. ``evidence`` is what either side says, as integers, strings, and lists and maps of them:
     nothing personal, and no time of reading, because an explained difference whose evidence has changed is open again. ``standing`` is ``EXPLAINED`` for what
-    explains itself, such as a refund that was imported.
+    explains itself, such as a refund that was imported. ``UNKNOWN_OPERATION`` holds its payment until it is closed.
     """
     shown = plain(dict(evidence))
     same = and_(
@@ -70,6 +70,9 @@ async def note(
     )
     if inserted.first() is None:
         return False  # somebody else has just recorded the same
+    if kind is Kind.UNKNOWN_OPERATION and payment_id is not None:
+        # What was paid and forgotten will be asked for again: nothing is sent for this payment until the discrepancy is closed (promise P1).
+        await connection.execute(update(payments).where(payments.c.id == payment_id, payments.c.held_for.is_(None)).values(held_for=found))
     names = {
         "payment": payment_id,
         "refund_id": refund_id,

@@ -11,7 +11,7 @@ from refunds.errors import Code, RefundError
 from refunds.identity import Identity
 from refunds.ids import Prefix, new_id
 from refunds.logs import logger
-from store import halts, reconciling
+from store import controls, halts, reconciling
 from store.db import Database
 from store.reconciling import Phase, Run
 from store.sql import Row
@@ -64,6 +64,7 @@ async def was_used(connection: AsyncConnection) -> bool:
 
 async def doubted(connection: AsyncConnection, at: datetime, *, processor: str, reason: str, actor: str | None = None) -> Run:
     """Halt the processor because the database may have forgotten something, and begin the full reconciliation that is owed. Returns that."""
+    await controls.lock_exclusively(connection)  # whoever is opening an attempt comes before the halt, or sees it
     await halts.open_halt(connection, at, processor=processor, code=Code.DATABASE_RESTORED, reason=reason, actor=actor)
     return await _owe(connection, at, processor)
 
