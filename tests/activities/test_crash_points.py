@@ -1,9 +1,13 @@
 """Every story of a refund, cut short at each point it reaches: it ends as it would have, with nothing done twice and nothing lost (promises P1, P6, P7, P8)."""
 
+from pathlib import Path
+
 import pytest
 
-from tests.activities.lives import STORIES, Life, Story, mortality
+from tests.activities.lives import LOSE_REQUEST, REFUSE, STORIES, Life, Story, mortality
 from tests.activities.shop import MakeShop
+
+PAGE = Path(__file__).parents[2] / "docs" / "crash-points.md"
 
 EXPECTED = {
     "automatic": ("succeeded", 1),
@@ -34,6 +38,7 @@ async def test_a_crash_at_any_point_changes_nothing_of_how_it_ends(make_shop: Ma
         await story.told([whole])
         wanted = await whole.record()
         assert (wanted.status, len(wanted.made)) == EXPECTED[story.name]
+        assert row_of(story, whole) in PAGE.read_text().splitlines()
 
         fresh = whole.acts[story.fresh]
         lives = [Life(shop, dies_at=fresh + number) for number in firsts_and_lasts(whole.reached[fresh:])]
@@ -52,3 +57,35 @@ def firsts_and_lasts(reached: list[str]) -> list[int]:
     """Where each point is reached first and last: what is repeated in between is the same again."""
     last = {point: number for number, point in enumerate(reached)}
     return sorted({reached.index(point) for point in reached} | set(last.values()))
+
+
+def row_of(story: Story, life: Life) -> str:
+    """How the page lists a story: what is written and called in it, in its order."""
+    steps = dict.fromkeys(point.partition(":")[2] for point in life.reached)
+    return f"| {story.name} | {', '.join(f'`{step}`' for step in steps)} |"
+
+
+async def test_field_9_no_answer_and_no_id_is_no_licence_to_send_again(make_shop: MakeShop) -> None:
+    """A parked refund whose run is started again, and again, is not sent again and keeps its money; a refused one frees it for a request of its own."""
+    shop = await make_shop(submit_max_attempts=2)
+    intent = await shop.paid()
+    refund = await shop.approved(intent)
+    await shop.fault("refund.create", LOSE_REQUEST, times=9, intent=intent)
+    assert (await shop.submitted(refund)).status == "parked"
+    before = await shop.asked_and_made(intent)
+
+    for attempt in (1, 2, 3):
+        assert (await shop.submit(refund, attempt=attempt)).status == "parked"
+
+    assert await shop.asked_and_made(intent) == before == (2, 0)
+    assert await shop.remaining(intent) == 7_000
+
+    other = await shop.paid()
+    refused = await shop.approved(other)
+    await shop.fault("refund.create", REFUSE, intent=other)
+    assert (await shop.submit(refused)).status == "failed"
+    assert await shop.remaining(other) == 10_000
+    again = await shop.approved(other)
+    assert (await shop.submitted(again)).status == "succeeded"
+    asked = (await shop.truth(other))["create_requests"]
+    assert len({request["key"] for request in asked}) == len(asked) == 2
