@@ -4,11 +4,13 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 import psycopg
 from temporalio.client import Client
 
+from refunds.clock import rfc3339
 from refunds.ids import workflow_id
 from tests.chaos.book import Book
 from tests.chaos.people import People
@@ -18,6 +20,8 @@ from tests.chaos.truth import Violation
 LOOK_EVERY_S = 0.5
 UNSETTLED = ("received", "classified", "approved", "held", "submitting", "parked")
 """Statuses in which nothing may stay once all faults are lifted."""
+EXPECTED_DISCREPANCIES = frozenset({"external", "amount"})
+"""Kinds of difference that the suite makes itself: in the dashboard, and by having the processor make another amount."""
 _PAGE = 500
 
 
@@ -94,6 +98,36 @@ async def settle_one(people: People, refund: str) -> str:
         answer = await people.call(who, "POST", f"/v1/refunds/{refund}/settlement", said)
         outcome = f"{said['outcome']} {answer.status_code}"
     return outcome
+
+
+async def reconcile(people: People, since: datetime, *, within_s: float) -> dict[str, Any]:
+    """Have everything since then compared with the processor, as an operator does; the run as it ended. Raises ``TimeoutError``."""
+    began = await people.call("olga", "POST", "/v1/reconciliation/runs", {"since": rfc3339(since)})
+    until, shown = time.monotonic() + within_s, began.json()
+    while shown["finished_at"] is None:
+        if time.monotonic() > until:
+            raise TimeoutError(
+                f"the reconciliation {shown['id']} is in its phase {shown['phase']} after {within_s:.0f} s: {shown['last_error']}"
+            )
+        await asyncio.sleep(LOOK_EVERY_S)
+        shown = (await people.call("olga", "GET", f"/v1/reconciliation/runs/{shown['id']}")).json()
+    return shown
+
+
+async def unexplained(people: People) -> list[Violation]:
+    """Differences that nothing the suite did explains: refunds past us and refunds that came back altered are to be found, nothing else is."""
+    found: list[Violation] = []
+    cursor: str | None = None
+    while True:
+        page = (await people.call("olga", "GET", "/v1/reconciliation?limit=100" + (f"&cursor={cursor}" if cursor else ""))).json()
+        found += [
+            Violation("discrepancy", row["id"], f"{row['kind']}: {row['evidence']}")
+            for row in page["discrepancies"]
+            if row["kind"] not in EXPECTED_DISCREPANCIES
+        ]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return found
 
 
 async def loose_ends(stand: Stand, book: Book, *, within_s: float) -> list[Violation]:

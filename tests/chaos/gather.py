@@ -77,20 +77,21 @@ class Gathering:
             found.setdefault(intent, {})[refund] = amount
         return found
 
-    async def judge_all(self, say: Callable[[str], None], *, again_within_s: float) -> list[Violation]:
-        """Everything that is wrong. What may still be on its way is looked at again until it is right, or time is over."""
-        until, told = time.monotonic() + again_within_s, 0.0
-        pending, found = list(self._book.payments), list[Violation]()
+    async def judge_until(
+        self, intents: list[str], say: Callable[[str], None], *, within_s: float
+    ) -> tuple[list[Violation], list[Violation]]:
+        """Everything that is wrong with these payments, apart what may still be on its way: that is looked at again until it is right, or time is over."""
+        until, told, found = time.monotonic() + within_s, 0.0, list[Violation]()
         while True:
-            wrong = [violation for violation in await self._judge(pending) if violation not in found]
-            again = {violation.where for violation in wrong if violation.check in EVENTUAL}
-            found += [violation for violation in wrong if violation.where not in again]
-            if not again or time.monotonic() > until:
-                return found + [violation for violation in wrong if violation.where in again]
+            wrong = [violation for violation in await self._judge(intents) if violation not in found]
+            found += [violation for violation in wrong if violation.check not in EVENTUAL]
+            late = [violation for violation in wrong if violation.check in EVENTUAL]
+            if not late or time.monotonic() > until:
+                return found, late
             if time.monotonic() - told > TELL_EVERY_S:
                 told = time.monotonic()
-                say(f"looking again at {len(again)} payments whose record is not yet the truth")
-            pending = sorted(again)
+                say(f"{len(late)} things are not yet as they are at the processor")
+            intents = sorted({violation.where for violation in late})
             await asyncio.sleep(1)
 
     async def _judge(self, intents: list[str]) -> list[Violation]:

@@ -166,6 +166,10 @@ class Plan:
         stream = Random(f"{self.seed}/faults")
         return [self._trouble(stream, number) for number in range(1, self.faults + 1)]
 
+    def loses_events(self) -> bool:
+        """Whether some events are never sent, so that only a reconciliation can find what they would have told."""
+        return any(fault.kind == "disturb_webhooks" and fault.details["fault"] == [{"kind": "drop"}] for fault in self.troubles())
+
     def _trouble(self, stream: Random, number: int) -> Fault:
         at = int((number - 1 + stream.random()) * self.refunds / self.faults)
         kind = _weighted(stream, FAULTS)

@@ -41,6 +41,8 @@ def figures(result: Result) -> dict[str, Any]:
             for calm in (True, False)
             for both in (False, True)
         },
+        "found_by_reconciliation_only": len(result.late),
+        "reconciliation": result.reconciled,
         "violations_by_check": dict(sorted(Counter(violation.check for violation in result.violations).items())),
         "violations": [{"check": v.check, "where": v.where, "what": v.what} for v in result.violations],
     }
@@ -73,6 +75,7 @@ def show(console: Console, found: dict[str, Any], again: str) -> None:
     line("faults", found["faults_by_kind"])
     line("  that met nothing", found["faults_that_met_nothing"])
     line("repeated by clients", found["calls_repeated_by_clients"])
+    line("reconciliation", found["reconciliation"] | {"found by it only": found["found_by_reconciliation_only"]})
     line("settled by people", found["settlements"])
     for when, measured in found["recovery_after_a_worker_killed_in_mid_call_s"].items():
         if measured["samples"]:
