@@ -8,7 +8,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer
 
 from tests.workflows.running import count, failures
-from tests.workflows.watched import Processor, a_payment, hint, hosting, looked
+from tests.workflows.watched import Processor, a_payment, ended, hint, hosting, looked
 from workflows.watching import PaymentWatchWorkflow
 
 
@@ -21,7 +21,7 @@ async def test_one_hint_is_one_look(client: Client) -> None:
     processor, payment = Processor(), a_payment()
     processor.gate.set()
     async with hosting(client, processor):
-        found = await (await hint(client, payment)).result()
+        found = await ended(await hint(client, payment))
 
     assert processor.looks == [payment]
     assert found == {"payment": payment, "imported": 1, "moved": 0, "discrepancies": 0}
@@ -35,7 +35,7 @@ async def test_hints_during_a_look_are_answered_together_by_one_more(client: Cli
         await looked(processor, 1)
         runs = {(await hint(client, payment)).first_execution_run_id for _ in range(5)}
         processor.gate.set()
-        await handle.result()
+        await ended(handle)
 
     assert len(processor.looks) == 2
     assert len(runs - {None}) <= 1, "no second run beside the first"
@@ -48,8 +48,8 @@ async def test_a_hint_after_the_end_begins_another_watch(client: Client) -> None
     processor, payment = Processor(), a_payment()
     processor.gate.set()
     async with hosting(client, processor):
-        await (await hint(client, payment)).result()
-        await (await hint(client, payment)).result()
+        await ended(await hint(client, payment))
+        await ended(await hint(client, payment))
 
     assert processor.looks == [payment] * 2
 
@@ -63,7 +63,7 @@ async def test_a_crowd_of_hints_while_it_ends_loses_none(client: Client) -> None
             before = len(processor.looks)
             handle = await hint(client, payment)
             await looked(processor, before + 1)
-            await handle.result()
+            await ended(handle)
 
 
 async def test_a_processor_that_is_away_is_waited_for(client: Client) -> None:
@@ -71,7 +71,7 @@ async def test_a_processor_that_is_away_is_waited_for(client: Client) -> None:
     processor.gate.set()
     async with hosting(client, processor):
         handle = await hint(client, payment)
-        await handle.result()
+        await ended(handle)
 
     assert len(processor.looks) == 3
 
@@ -86,7 +86,7 @@ async def test_whatever_is_sent_is_a_hint_and_nothing_more(client: Client, name:
         await looked(processor, 1)
         await handle.signal(name, args=list(arguments))
         processor.gate.set()
-        await handle.result()
+        await ended(handle)
 
     assert len(processor.looks) == 2
     assert failures(await handle.fetch_history()) == []
@@ -99,6 +99,6 @@ async def test_its_history_replays(client: Client) -> None:
         await looked(processor, 1)
         await hint(client, payment)
         processor.gate.set()
-        await handle.result()
+        await ended(handle)
 
     await Replayer(workflows=[PaymentWatchWorkflow]).replay_workflow(await handle.fetch_history())

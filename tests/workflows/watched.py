@@ -59,6 +59,12 @@ async def hint(client: Client, payment: str, name: str = LOOK, *arguments: Any) 
     )
 
 
+async def ended(handle: WorkflowHandle[Any, Any], within_s: float = 30) -> Any:
+    """What the watch came to. Raises ``TimeoutError`` for one that never ends."""
+    async with asyncio.timeout(within_s):
+        return await handle.result()
+
+
 def a_payment() -> str:
     return f"pay_watched{next(_numbers)}"
 
