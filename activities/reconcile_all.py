@@ -13,6 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.heartbeat import heartbeating
 from activities.processors.base import Processor
+from activities.processors.error_map import SHAPE
 from refunds.discrepancies import Kind
 from refunds.logs import logger
 from refunds.messages import ReconciliationProgress, ReconciliationStep, Step
@@ -24,6 +25,9 @@ log = logger(__name__)
 
 PAGES_A_STEP = 200
 """After so many pages a step ends, so that the run shows how far it has come and a worker that is told to stop can."""
+
+UNREADABLE_AFTER = 5
+"""So often a step is tried before a payment counts as unreadable."""
 
 _PAGE = 100
 _OURS_A_PAGE = 50
@@ -128,7 +132,7 @@ class ReconcileAll:
         may be younger than the page, so the refund is read once more by itself before a person is told.
         """
         for payment_id in sorted({finding.payment_id for finding in findings if finding.payment_id is not None and finding.moved}):
-            await self._observer.observe(payment_id)
+            await self._look(payment_id)
         for finding in await self._store.compare_again(run, findings):
             if (kind := _LASTING.get(finding.verdict)) is not None:
                 await self._store.note(run, finding, kind)
@@ -136,6 +140,15 @@ class ReconcileAll:
                 for still in await self._store.compare_again(run, [finding.now(fresh)]):
                     kind = Kind.EXTERNAL if still.verdict is Verdict.EXTERNAL else Kind.STATUS
                     await self._store.note(run, still.unexplained(), _LASTING.get(still.verdict, kind))
+
+    async def _look(self, payment_id: str) -> None:
+        """Look at a payment live. One whose answer stays unreadable must not keep the run from all the others: what differs is left to a person."""
+        try:
+            await self._observer.observe(payment_id)
+        except NotSent as error:
+            if error.reason != SHAPE or activity.info().attempt < UNREADABLE_AFTER:
+                raise
+            log.error("payment_unreadable", payment=payment_id)
 
 
 _LASTING = {

@@ -13,7 +13,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.reconcile_all import ReconcileAll
 from refunds.messages import ReconciliationProgress, ReconciliationStep
-from refunds.processor import RefundState
+from refunds.processor import NotSent, RefundState
 from store.reconciling import Phase, Reconciling, Run
 from tests.store.books import Books, Watched, external, operation_id, record, theirs, unreachable
 from tests.store.world import START, World
@@ -216,6 +216,26 @@ async def test_field_8_a_processor_that_cannot_be_asked_changes_nothing_but_what
     assert (await carried(sweep(world, books))).over
     ended = await Reconciling(world.payments, world.settings, "stripe").read(RUN)
     assert (figures(ended), ended.last_error, found(world)) == ((4, 250, 0, 1, 0), None, [("ours_missing", "re_130", "open")])
+
+
+async def test_a_payment_that_cannot_be_read_does_not_keep_the_run_from_the_others(world: World) -> None:
+    record(world, 250)
+    books = Books(250, {n: replace(theirs(n), state=RefundState.FAILED, raw_state="failed") for n in (20, 240)})
+    await begun(world)
+
+    def unreadable(payment: str) -> None:
+        if payment == "pay_20":
+            raise NotSent("unexpected_shape")
+
+    watched = Watched(unreadable)
+    environment = ActivityEnvironment()
+    for attempt in range(1, 5):
+        environment.info = replace(ActivityEnvironment.default_info(), attempt=attempt)
+        with pytest.raises(ApplicationError, match="unexpected_shape"):
+            await environment.run(sweep(world, books, watched).pages, ReconciliationStep(RUN))
+    environment.info = replace(ActivityEnvironment.default_info(), attempt=5)
+    assert (await environment.run(sweep(world, books, watched).pages, ReconciliationStep(RUN))).over
+    assert (watched.asked, found(world)) == (["pay_20"] * 5 + ["pay_240"], [("status", "re_20", "open"), ("status", "re_240", "open")])
 
 
 class Killed(BaseException):
