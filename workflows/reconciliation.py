@@ -23,7 +23,7 @@ from refunds.messages import (
 # No end: an outage or a bug is retried until it is over. The stored run says why it does not get on, and so does the pending step in Temporal.
 _AGAIN = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=2, maximum_interval=timedelta(minutes=5))
 _STEP = timedelta(minutes=30)
-_HEARTBEAT = timedelta(seconds=15)
+_HEARTBEAT = timedelta(seconds=6)
 
 
 @workflow.defn(name=RECONCILIATION_WORKFLOW)

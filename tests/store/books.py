@@ -27,43 +27,57 @@ def made_at(number: int) -> datetime:
 
 def record(world: World, count: int) -> None:
     """So many payments, each with one refund that succeeded; number 0 is the newest."""
+    record_by(world.execute, count, world.desk.principal_id, made_at(0))
+
+
+def record_by(execute: Callable[..., object], count: int, requester: str, newest: datetime) -> None:
+    """The same by any hand that may do everything; the newest refund is of that time."""
     customer, order = "cu_1", "or_1"
-    world.execute("INSERT INTO customers VALUES (%s, 'customer-1', NULL, now())", customer)
-    world.execute(
+    execute("INSERT INTO customers VALUES (%s, 'customer-1', NULL, now())", customer)
+    execute(
         "INSERT INTO orders (id, external_ref, customer_id, version, body, updated_at) VALUES (%s, 'order-1', %s, 1, '{}', now())",
         order,
         customer,
     )
     numbers = "FROM generate_series(0, %s - 1) n"
-    world.execute(
+    execute(
         f"INSERT INTO payments (id, order_id, processor, processor_payment, currency, amount)"
         f" SELECT 'pay_' || n, %s, 'stripe', 'pi_' || n, 'USD', 10000 {numbers}",
         order,
         count,
     )
-    world.execute(
+    execute(
         "INSERT INTO refunds (id, version, status, created_at, status_since, final_at, integration, idempotency_key, body_hash, requester_id,"
         ' customer_id, order_id, payment_id, amount, currency, "full", details, sources, has_text, revision, rung, reminded)'
         " SELECT 'rf_' || lpad(n::text, 26, '0'), 1, 'succeeded', %s - n * interval '1 s', now(), now(), 'shop', n::text, '', %s, %s, %s, 'pay_' || n,"
         f" 3000, 'USD', false, '{{}}', '{{}}', false, 1, 0, false {numbers}",
-        made_at(0),
-        world.desk.principal_id,
+        newest,
+        requester,
         customer,
         order,
         count,
     )
-    world.execute(
-        "INSERT INTO operations (id, refund_id, revision, kind, terms_hash, payment_id, amount, currency, request, idempotency_key, created_at)"
-        " SELECT 'op_' || lpad(n::text, 26, '0'), 'rf_' || lpad(n::text, 26, '0'), 1, 'refund', '', 'pay_' || n, 3000, 'USD', '{}', n::text, now()"
-        f" {numbers}",
+    execute(
+        "INSERT INTO revisions (refund_id, revision, payment_id, amount, currency, terms, terms_hash, policy_version, policy_hash, facts, decision,"
+        " author_id, loosened, created_at, expires_at)"
+        " SELECT 'rf_' || lpad(n::text, 26, '0'), 1, 'pay_' || n, 3000, 'USD', '{\"api_version\": \"2026-08-26.dahlia\"}', '', 1, '',"
+        f' \'{{"payment": {{"dispute": "none"}}}}\', \'{{}}\', %s, false, now(), now() {numbers}',
+        requester,
         count,
     )
-    world.execute(
+    execute(
+        "INSERT INTO operations (id, refund_id, revision, kind, terms_hash, payment_id, amount, currency, request, idempotency_key, created_at)"
+        " SELECT o, 'rf_' || lpad(n::text, 26, '0'), 1, 'refund', '', 'pay_' || n, 3000, 'USD', jsonb_build_object('operation', o, 'kind', 'refund',"
+        " 'processor_payment', 'pi_' || n, 'amount', 3000, 'currency', 'USD', 'idempotency_key', n::text, 'params', '{}'::jsonb), n::text, now()"
+        f" {numbers}, LATERAL (SELECT 'op_' || lpad(n::text, 26, '0') AS o) named",
+        count,
+    )
+    execute(
         "INSERT INTO processor_refunds (id, processor, payment_id, operation_id, amount, currency, state, raw_state, created_at, first_seen_at, updated_at)"
         " SELECT 're_' || n, 'stripe', 'pay_' || n, 'op_' || lpad(n::text, 26, '0'), 3000, 'USD', 'succeeded', 'succeeded', %s - n * interval '1 s',"
         f" %s - n * interval '1 s', now() {numbers}",
-        made_at(0),
-        made_at(0),
+        newest,
+        newest,
         count,
     )
 
