@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
@@ -163,8 +164,12 @@ class Life:
         await self.survive(lambda: self.shop.reconciled(self.refund))
 
     async def resumed(self) -> None:
-        """The run looks whether it may go on."""
+        """The run looks whether it may go on, and again when its turn has come."""
         await self.survive(lambda: self.shop.steps.resume_held(self.refund))
+        while (row := await self.shop.row(self.refund))["status"] == "held":
+            assert row["slot_at"] is not None, (row["code"], row["detail"])
+            self.shop.clock.advance(max(row["slot_at"] - self.shop.clock.now(), timedelta(0)))
+            await self.survive(lambda: self.shop.steps.resume_held(self.refund))
 
     # --- what became of it -----------------------------------------------------------------------------------------------------------
 
@@ -230,8 +235,8 @@ class Story:
     doubtful: bool = False
 
     async def told(self, lives: list[Life], *, at_once: int = 8) -> None:
-        """Play it for all lives, several at a time."""
-        room = asyncio.Semaphore(at_once)
+        """Play it for all lives: several at a time, or one after the other when what happens to everybody makes them wait for their turn."""
+        room = asyncio.Semaphore(1 if self.between else at_once)
 
         async def play(act: Act, life: Life) -> None:
             async with room:
@@ -310,6 +315,7 @@ async def _revised_and_sent(life: Life) -> None:
 
 
 async def _resumed_and_sent(life: Life) -> None:
+    life.shop.clock.advance(timedelta(seconds=1))  # everybody before has had their turn
     await life.resumed()
     await life.sent()
 

@@ -1,7 +1,7 @@
 """A payment processor in memory, behind the same interface as Stripe, of which a test decides what becomes of each request and knows all of the truth.
 
-It refuses what a processor must refuse (a disputed or uncaptured payment) but lets itself be over-refunded and never forgets a refund: keeping within the
-captured amount is what the tests are about.
+It refuses what a processor must refuse (a disputed or uncaptured payment) but lets itself be over-refunded: keeping within the captured amount is what the
+tests are about. It remembers under a key what it made, and no refusal: what is refused at the door can be let in when it comes a second time.
 """
 
 from dataclasses import dataclass, field, replace
@@ -67,7 +67,7 @@ class MemoryProcessor:
     payments: dict[str, Held] = field(default_factory=dict)
     by_key: dict[str, ProcessorRefund | str] = field(default_factory=dict)
     arrived: list[tuple[str, str]] = field(default_factory=list)
-    under_way: list[FrozenRequest] = field(default_factory=list)
+    under_way: list[tuple[datetime, FrozenRequest]] = field(default_factory=list)
     fate: Fate = Fate.ANSWERED
     born: RefundState = RefundState.SUCCEEDED
     sending_forbidden: bool = False
@@ -134,9 +134,12 @@ class MemoryProcessor:
     def arrives(self, request: FrozenRequest) -> ProcessorRefund | str:
         """Do what a request asks for, once for each key; the answer is a refund, ``canceled``, or the code of a refusal."""
         self.arrived.append((request.operation, request.idempotency_key))
-        if request.idempotency_key not in self.by_key:
-            self.by_key[request.idempotency_key] = self._work(request)
-        first = self.by_key[request.idempotency_key]
+        first = self.by_key.get(request.idempotency_key)
+        if first is None:
+            done = self._work(request)
+            if isinstance(done, ProcessorRefund) or done == PaymentStatus.CANCELED:
+                self.by_key[request.idempotency_key] = done
+            return done
         if isinstance(first, str):
             return first
         return next(refund for refund in self.payments[request.processor_payment].refunds if refund.id == first.id)
@@ -175,11 +178,11 @@ class MemoryProcessor:
             case Fate.TOO_LATE:
                 raise SendTooLate
             case Fate.REFUSED:
-                self.by_key.setdefault(request.idempotency_key, "refused")
+                raise Refused("refused", code="refused_at_the_door")
             case Fate.REQUEST_LOST:
                 raise Unknown("no_answer")
             case Fate.UNDER_WAY | Fate.DIED_UNDER_WAY:
-                self.under_way.append(request)
+                self.under_way.append((self.clock.now(), request))
                 raise Unknown("no_answer") if self.fate is Fate.UNDER_WAY else Crashed("under way")
             case Fate.DIED_BEFORE:
                 raise Crashed("before sending")

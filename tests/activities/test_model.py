@@ -41,6 +41,9 @@ CAPTURED = 10_000
 AMOUNTS = st.sampled_from([1, 1_000, 2_500, 3_000, 4_000, 6_000])
 BORN = st.sampled_from([*RefundState, RefundState.SUCCEEDED, RefundState.SUCCEEDED, RefundState.PENDING])
 KINDS = st.sampled_from(["named", "named", "unsure", "other"])
+SENT_WITHIN = timedelta(seconds=60)
+"""Long enough that it does not pass by itself, for attempts are judged by the database's clock."""
+ANSWERED_WITHIN = SENT_WITHIN + timedelta(seconds=23)
 WHICH = st.integers(0, 7)
 """Which refund a step is about: a number, counted round among those it can be about."""
 SENDABLE = (Status.APPROVED, Status.SUBMITTING)
@@ -80,9 +83,12 @@ class Merchant(RuleBasedStateMachine):
         self.clock = FixedClock()
         self.world = Watched(self.database, self.clock)
         self.world.watch()
-        self.world.settings = self.world.settings.model_copy(update={"submit_max_attempts": 3})
+        self.world.settings = self.world.settings.model_copy(
+            update={"submit_max_attempts": 3, "submit_send_within_s": SENT_WITHIN.total_seconds()}
+        )
         self.processor = MemoryProcessor(self.clock)
         self.rows: list[dict[str, Any]] = []
+        self.asked: list[str] = []
         self.known: list[dict[str, Any]] = []
         self.dispute_began = False
 
@@ -127,6 +133,7 @@ class Merchant(RuleBasedStateMachine):
         fields |= {"full": True, "amount": None, "currency": None} if amount is None else {"amount": amount, "currency": "USD"}
         fields |= {"unsure": {"customer_authentication": None}, "other": {"reason": "other"}}.get(kind, {})
         refund = self.run(self.world.accept(self.world.request(**fields)))
+        self.asked.append(refund)
         self.run(self.world.steps.prepare(refund, self.processor.state(list(self.processor.payments)[payment - 1])))
 
     @rule(amount=AMOUNTS, kind=KINDS)
@@ -182,11 +189,35 @@ class Merchant(RuleBasedStateMachine):
         """The same, without trouble."""
         self.send(which=which, fate=Fate.ANSWERED, born=RefundState.SUCCEEDED, last=False)
 
+    @precondition(lambda self: self.having(*SENDABLE))
+    @rule(
+        which=WHICH, first=st.sampled_from([f for f in Fate if f.name.startswith("DIED")]), then=st.sampled_from(Fate), late=st.booleans()
+    )
+    def die_and_be_followed(self, which: int, first: Fate, then: Fate, late: bool) -> None:
+        """A worker dies in the middle of a call, and as soon as its attempt cannot leave any more another goes on; ``late``: what it sent arrives then."""
+        refund = self.pick(which, *SENDABLE)
+        self.processor.fate, self.processor.born = first, RefundState.SUCCEEDED
+        self.submit(refund)
+        self.time_passes(by=SENT_WITHIN + timedelta(seconds=10))
+        self.processor.fate = then
+        self.submit(refund)
+        if late and self.processor.under_way:
+            self.arrive()
+
+    @precondition(lambda self: self.having(*SENDABLE))
+    @rule(which=WHICH, fate=st.sampled_from([Fate.REQUEST_LOST, Fate.ANSWER_LOST, Fate.UNDER_WAY]))
+    def give_up(self, which: int, fate: Fate) -> None:
+        """Nothing is heard of it, whatever is tried."""
+        refund = self.pick(which, *SENDABLE)
+        self.processor.fate, self.processor.born = fate, RefundState.SUCCEEDED
+        for _ in range(3):
+            self.submit(refund, attempt=3)
+
     @precondition(lambda self: self.processor.under_way)
     @rule()
     def arrive(self) -> None:
         """A request that was under way reaches the processor: later than anybody waited for its answer."""
-        self.processor.arrives(self.processor.under_way.pop(0))
+        self.processor.arrives(self.processor.under_way.pop(0)[1])
 
     @precondition(lambda self: self.having(Status.HELD))
     @rule(which=WHICH)
@@ -264,12 +295,15 @@ class Merchant(RuleBasedStateMachine):
             )
         return recorded.id
 
-    @rule(by=st.sampled_from([timedelta(seconds=5), timedelta(minutes=2), timedelta(hours=22), timedelta(hours=30), timedelta(days=4)]))
+    @rule(
+        by=st.sampled_from(
+            [SENT_WITHIN + timedelta(seconds=10), timedelta(minutes=2), timedelta(hours=22), timedelta(hours=30), timedelta(days=4)]
+        )
+    )
     def time_passes(self, by: timedelta) -> None:
-        """The clocks go on. A request that is under way arrives within a minute or never."""
-        if by > timedelta(minutes=1):
-            self.processor.under_way.clear()
+        """The clocks go on. A request that is under way arrives before anybody may say that no attempt is open any more, or never."""
         self.clock.at += by
+        self.processor.under_way = [(sent, request) for sent, request in self.processor.under_way if self.clock.at - sent < ANSWERED_WITHIN]
         self.world.execute("UPDATE attempts SET send_by = send_by - %s", by)
         for refund in self.having(Status.AWAITING_CONSENT, Status.AWAITING_REVIEW, Status.PARKED):
             self.run(self.world.steps.pass_deadline(refund))
@@ -279,7 +313,7 @@ class Merchant(RuleBasedStateMachine):
     @invariant()
     def the_record_is_whole(self) -> None:
         """Versions without gaps; each change of status by the table and from where the last one led (P8)."""
-        self.rows = self.world.rows("SELECT * FROM refunds ORDER BY id")
+        self.rows = sorted(self.world.rows("SELECT * FROM refunds"), key=lambda row: self.asked.index(row["id"]))
         self.known = self.world.rows("SELECT id, refund_id FROM operations")
         entries = self.world.rows("SELECT refund_id, refund_version, type, data FROM ledger WHERE refund_id IS NOT NULL ORDER BY 1, 2")
         for row in self.rows:
@@ -332,7 +366,7 @@ class Merchant(RuleBasedStateMachine):
             if row["status"] == Status.FAILED:
                 counting = [there[o] for o in operations if o in there and there[o].state.counts]
                 assert not counting, f"{row['id']} failed, and {counting} is there"
-                assert not [request for request in self.processor.under_way if request.operation in operations]
+                assert not [request for _, request in self.processor.under_way if request.operation in operations]
             if row["status"] == Status.SUCCEEDED:
                 assert any(o in there for o in operations)
 
@@ -417,7 +451,7 @@ class Merchant(RuleBasedStateMachine):
 
     def free(self) -> int:
         """What the processor would still let go of the captured payment, with what is under way to it already taken."""
-        on_the_way = {request.idempotency_key: request.amount for request in self.processor.under_way}
+        on_the_way = {request.idempotency_key: request.amount for _, request in self.processor.under_way}
         return CAPTURED - self.captured.returned - sum(amount for key, amount in on_the_way.items() if key not in self.processor.by_key)
 
     def row(self, refund: str) -> dict[str, Any]:
