@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 import secrets
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
+from deploy.local.processes import interruptible
 from deploy.local.progress import ConsoleReporter
 from deploy.local.tasks import PartFailedError
 from refunds.clock import SystemClock
@@ -72,24 +72,20 @@ def _keep(found: dict[str, Any], file: Path) -> None:
     file.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def _interrupt(_number: int, _frame: object) -> None:
-    raise KeyboardInterrupt
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run; what to return to the shell."""
     given = _given(arguments)
     console = Console(highlight=False, soft_wrap=True)
     plan = Plan(given.seed, given.refunds, given.faults)
     console.print(f"seed {plan.seed}: {plan.refunds} refunds, {plan.faults} faults", markup=False)
-    signal.signal(signal.SIGTERM, _interrupt)  # so that it unwinds and stops what it started
     clock, began = SystemClock(), SystemClock().now()
 
     def say(text: str) -> None:
         console.print(f"{(clock.now() - began).total_seconds():7.1f} s  {text}", markup=False)
 
     try:
-        result = asyncio.run(run(plan, Bounds(lanes=given.lanes, keep=given.keep), _Progress(console), say))
+        with interruptible():
+            result = asyncio.run(run(plan, Bounds(lanes=given.lanes, keep=given.keep), _Progress(console), say))
     except KeyboardInterrupt:
         console.print("Stopped.")
         return 130

@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -190,6 +190,16 @@ def _directory() -> Path:
     return home
 
 
+async def _to_its_end(starting: Coroutine[Any, Any, None]) -> None:
+    """Let it come to its end although this task is cancelled meanwhile: only what has started can be stopped."""
+    task = asyncio.ensure_future(starting)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.gather(task, return_exceptions=True)
+        raise
+
+
 @asynccontextmanager
 async def running(reporter: Reporter, *, keep: bool = False) -> AsyncIterator[Stand]:
     """Start everything and stop it again. The files stay when ``keep`` is set or something raised; ``stand.stack.home`` says where."""
@@ -200,15 +210,18 @@ async def running(reporter: Reporter, *, keep: bool = False) -> AsyncIterator[St
         try:
             for link in stand.links.values():
                 await link.open()
-            # In threads, because the stack waits for its parts and the links must work meanwhile.
-            await asyncio.to_thread(stand.stack.start)
             try:
+                # In threads, because the stack waits for its parts and the links must work meanwhile.
+                await _to_its_end(asyncio.to_thread(stand.stack.start))
                 yield stand
             finally:
                 for part in list(stand.frozen):
                     stand.thaw(part, stand.stack.pid(part))
                 await asyncio.to_thread(stand.stack.stop)
             done = True
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            done = True
+            raise
         finally:
             for link in stand.links.values():
                 await link.close()

@@ -13,7 +13,7 @@ from tests.chaos.faults import Recovery
 from tests.chaos.plan import PARTS, Plan
 from tests.chaos.run import Bounds, run
 
-SEED, REFUNDS, FAULTS = 2968, 40, 14
+SEED, REFUNDS, FAULTS = 1862, 40, 14
 PLAN = Plan(SEED, REFUNDS, FAULTS, mid_calls=1)
 
 
