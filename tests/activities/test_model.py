@@ -28,7 +28,7 @@ from refunds.errors import Code, RefundError
 from refunds.messages import StepInput
 from refunds.points import Crashed
 from refunds.processor import DisputeState, PaymentStatus, RefundState
-from refunds.status import BEFORE_OPERATION, RESERVING, TRANSITIONS, Event, Status
+from refunds.status import BEFORE_OPERATION, TRANSITIONS, Event, Status
 from store import claims, controls, decisions, intake, previews
 from store.observing import Observing
 from store.settling import Settling
@@ -46,6 +46,7 @@ SENT_WITHIN = timedelta(seconds=60)
 ANSWERED_WITHIN = SENT_WITHIN + timedelta(seconds=23)
 WHICH = st.integers(0, 7)
 """Which refund a step is about: a number, counted round among those it can be about."""
+PROMISING = {"awaiting_consent", "awaiting_review", "approved", "held", "submitting", "pending", "parked"}
 SENDABLE = (Status.APPROVED, Status.SUBMITTING)
 NEVER_SENT = BEFORE_OPERATION | {Status.DENIED, Status.EXPIRED, Status.WITHDRAWN, Status.ANSWERED, Status.DRAFTED}
 _databases = itertools.count(1)
@@ -380,7 +381,7 @@ class Merchant(RuleBasedStateMachine):
             row["amount"] or 0
             for row in self.rows
             if row["payment_id"] == self.names[self.captured.id]
-            and row["status"] in RESERVING
+            and row["status"] in PROMISING
             and not shown & set(self.operations(row["id"]))
         )
         left = max(0, CAPTURED - self.captured.returned - promised)
