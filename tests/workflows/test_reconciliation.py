@@ -1,70 +1,28 @@
 """The reconciliation's run and its schedules, with time that is skipped: steps are stand-ins that count what they are asked."""
 
-import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from pydantic import SecretStr
-from temporalio import activity
 from temporalio.client import Client, ScheduleActionStartWorkflow, WorkflowFailureError
-from temporalio.exceptions import ApplicationError, CancelledError
+from temporalio.exceptions import CancelledError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
 
 from deploy.local import temporal
 from refunds.ids import Prefix, is_id, new_id
 from refunds.messages import (
-    QUEUE_PAYMENTS,
     QUEUE_REFUNDS,
     RECONCILIATION_WORKFLOW,
     ReconciliationInput,
     ReconciliationProgress,
-    ReconciliationStep,
-    Step,
 )
 from refunds.settings import Settings
 from tests.workflows.running import eventually
+from tests.workflows.swept import Steps, hosting
 from worker import schedules
-from workflows.reconciliation import ReconciliationWorkflow
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
-
-
-@dataclass
-class Steps:
-    """Runs of so many steps; ``failing`` tells how often the next step fails before it works."""
-
-    steps: int = 3
-    failing: int = 0
-    begun: list[ReconciliationStep] = field(default_factory=list)
-    done: Counter[str] = field(default_factory=Counter)
-    canceled: list[str] = field(default_factory=list)
-    gate: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @activity.defn(name=Step.RECONCILE_BEGIN)
-    async def begin(self, step: ReconciliationStep) -> ReconciliationProgress:
-        self.begun.append(step)
-        if self.failing:
-            self.failing -= 1
-            raise ApplicationError("connection_refused", type="NotSent")
-        return ReconciliationProgress(step.run, "theirs")
-
-    @activity.defn(name=Step.RECONCILE_PAGES)
-    async def pages(self, step: ReconciliationStep) -> ReconciliationProgress:
-        if self.failing:
-            self.failing -= 1
-            raise ApplicationError("connection_refused", type="NotSent")
-        await self.gate.wait()
-        self.done[step.run] += 1
-        over = self.done[step.run] >= self.steps
-        return ReconciliationProgress(step.run, "done" if over else "theirs", self.done[step.run], over=over)
-
-    @activity.defn(name=Step.RECONCILE_CANCEL)
-    async def cancel(self, step: ReconciliationStep) -> None:
-        self.canceled.append(step.run)
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +41,7 @@ async def temporal_env() -> AsyncIterator[WorkflowEnvironment]:
 async def steps(temporal_env: WorkflowEnvironment) -> AsyncIterator[Steps]:
     made = Steps()
     made.gate.set()
-    queue = {"client": temporal_env.client}
-    async with (
-        Worker(**queue, task_queue=QUEUE_REFUNDS, workflows=[ReconciliationWorkflow]),
-        Worker(**queue, task_queue=QUEUE_PAYMENTS, activities=[made.begin, made.pages, made.cancel]),
-    ):
+    async with hosting(temporal_env.client, made):
         yield made
 
 
