@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client
-from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer
 
 from tests.workflows.running import count, failures
@@ -13,8 +12,9 @@ from workflows.watching import PaymentWatchWorkflow
 
 
 @pytest.fixture
-def client(temporal_env: WorkflowEnvironment) -> Client:
-    return temporal_env.client
+def client(temporal_client: Client) -> Client:
+    """A server whose payments queue no other test of this directory hosts."""
+    return temporal_client
 
 
 async def test_one_hint_is_one_look(client: Client) -> None:
