@@ -135,8 +135,13 @@ async def _write(connection: AsyncConnection, at: datetime, actor: Actor, row: R
     closing = {"closed_at": at, "closed_by": actor.principal_id} if changes.get("state") == Standing.CLOSED.value else {}
     await connection.execute(update(discrepancies).where(discrepancies.c.id == row["id"]).values(changes | closing))
     if closing:
-        # Whoever closes a forgotten refund has judged what was asked for again since: its payment is let go.
-        await connection.execute(update(payments).where(payments.c.held_for == row["id"]).values(held_for=None))
+        # Whoever closes a forgotten refund has judged what was asked for again since: its payment is let go, unless another one holds it.
+        others = select(func.min(discrepancies.c.id)).where(
+            discrepancies.c.payment_id == payments.c.id,
+            discrepancies.c.kind == Kind.UNKNOWN_OPERATION.value,
+            discrepancies.c.state != Standing.CLOSED.value,
+        )
+        await connection.execute(update(payments).where(payments.c.held_for == row["id"]).values(held_for=others.scalar_subquery()))
     await enter(
         connection,
         "discrepancy_changed",

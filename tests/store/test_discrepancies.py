@@ -3,8 +3,12 @@
 import asyncio
 from typing import Any
 
+import psycopg
+import pytest
+
 from refunds.discrepancies import Kind, Standing
-from store import discrepancies
+from refunds.people import PrincipalKind, Role
+from store import discrepancies, judging
 from tests.store.world import World
 
 
@@ -83,3 +87,46 @@ async def test_a_closed_difference_that_is_seen_again_is_a_new_one(world: World)
     world.execute("UPDATE discrepancies SET state = 'closed'")
     assert await noted(world)
     assert [row["state"] for row in world.rows("SELECT state FROM discrepancies ORDER BY id")] == ["closed", "open"]
+
+
+async def test_a_forgotten_refund_holds_its_payment_until_it_is_closed_and_not_only_explained(world: World) -> None:
+    await world.order(amounts=(10_000, 5_000))
+    first, second = (row["id"] for row in world.rows("SELECT id FROM payments ORDER BY id"))
+    olga = await world.actor("olga", PrincipalKind.PERSON, Role.OPERATOR)
+    await noted(world, kind=Kind.UNKNOWN_OPERATION, payment_id=first, operation_id="op_1")
+    await noted(world, kind=Kind.UNKNOWN_OPERATION, payment_id=first, operation_id="op_2", processor_refund="re_2")
+    await noted(world, kind=Kind.EXTERNAL, payment_id=second, processor_refund="re_3", standing=Standing.EXPLAINED)
+    held, other = (row["id"] for row in world.rows("SELECT id FROM discrepancies WHERE kind = 'unknown_operation' ORDER BY id"))
+
+    async def judged(which: str, standing: Standing) -> list[str | None]:
+        async with world.api.begin() as connection:
+            await judging.change(connection, world.clock, olga, which, owner=None, standing=standing, note="looked")
+        return [row["held_for"] for row in world.rows("SELECT held_for FROM payments ORDER BY id")]
+
+    assert [row["held_for"] for row in world.rows("SELECT held_for FROM payments ORDER BY id")] == [held, None]
+    assert await judged(held, Standing.EXPLAINED) == [held, None]
+    assert await judged(held, Standing.CLOSED) == [other, None], "the payment is held for the other one now"
+    assert await judged(other, Standing.CLOSED) == [None, None]
+
+
+async def test_a_payment_that_is_held_for_a_refund_of_ours_stays_held_for_it(world: World) -> None:
+    await world.order()
+    [payment] = world.rows("SELECT id FROM payments")
+    world.execute("UPDATE payments SET held_for = 'rf_1'")
+    await noted(world, kind=Kind.UNKNOWN_OPERATION, payment_id=payment["id"])
+    assert world.rows("SELECT held_for FROM payments") == [{"held_for": "rf_1"}]
+
+
+async def test_only_the_logins_that_find_and_judge_may_write_them(world: World) -> None:
+    await noted(world)
+    for login, statement in (
+        ("refunds_api", "INSERT INTO discrepancies SELECT * FROM discrepancies"),
+        ("refunds_api", "UPDATE discrepancies SET evidence = '{}'"),
+        ("refunds_api", "DELETE FROM discrepancies"),
+        ("refunds_payments", "DELETE FROM discrepancies"),
+        ("refunds_payments", "UPDATE halts SET lifted_at = now()"),
+        ("refunds_worker", "SELECT * FROM discrepancies"),
+        ("refunds_classify", "SELECT * FROM reconciliations"),
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            world.execute(statement, login=login)
