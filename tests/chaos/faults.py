@@ -161,10 +161,10 @@ class Faults:
         """A refund whose request the processor has got and not answered; ``None`` when it is not sent in time."""
         errand = Errand(MIDWAY_ERRANDS + fault.number, "kill_in_mid_call", 1, 0, f"{self._run}/{fault.number}")
         doing = Doing(errand, self.people, self.book, self._run)
-        payment = await doing.pay(doing.amount(SMALL))
+        payment, asked = await doing.pay_more_than(doing.amount(SMALL))
         held = {"on": "refund.create", "match": {"payment_intent": payment.intent}, "times": 1, "fault": {"kind": "delay", "ms": ms}}
         await self.people.control("POST", "/faults", held)
-        refund = await doing.ask(payment, doing.body(payment, payment.amount))
+        refund = await doing.ask(payment, doing.body(payment, asked))
         until = time.monotonic() + RECOVERY_S
         while not (await self.people.truth(payment.intent))["create_requests"]:
             if time.monotonic() > until:

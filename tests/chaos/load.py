@@ -10,9 +10,12 @@ from typing import Any
 
 from refunds.clock import SystemClock, rfc3339
 from tests.chaos.book import Book, Payment
+from tests.chaos.ending import settle_one
 from tests.chaos.people import REVIEWERS, GaveUp, People
 from tests.chaos.plan import Errand
 
+HASTY = 0.5
+"""Share of parked refunds that somebody settles in the middle of it all; the rest is settled at the end."""
 LONG_AGO = "2020-01-01T00:00:00Z"
 ERRAND_S = 25.0
 """How long an errand is looked after; what is not over then is waited for at the end."""
@@ -81,6 +84,10 @@ class Doing:
             self.book.odd.append(("unexpected_answer", f"an order was answered {answer.status_code}: {answer.text[:300]}"))
         return payment
 
+    async def pay_more_than(self, asked: int, **special: Any) -> tuple[Payment, int]:
+        """A payment of as much or several times as much as will be asked for: where more is left, a refund made twice would not be stopped by the processor."""
+        return await self.pay(asked * self.stream.choice((1, 2, 3)), **special), asked
+
     def body(self, payment: Payment, amount: int | None, *, known: bool = True) -> dict[str, Any]:
         """A request; ``known`` is whether the customer was logged in and named the amount."""
         asked: dict[str, Any] = {
@@ -120,6 +127,8 @@ class Doing:
                 await self._decide(view)
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 1.0)
+        if view is not None and view["status"] == "parked" and self.stream.random() < HASTY:
+            await settle_one(self.people, refund)  # at once, although a request may still be under way
         return view
 
     async def _consent(self, view: dict[str, Any]) -> None:
@@ -146,21 +155,21 @@ class Doing:
 
 
 async def _simple(doing: Doing, between: tuple[int, int], *, known: bool = True, category: str = "household", **special: Any) -> Any:
-    payment = await doing.pay(doing.amount(between), category=category, **special)
-    return payment, await doing.see_through(await doing.ask(payment, doing.body(payment, payment.amount, known=known)))
+    payment, asked = await doing.pay_more_than(doing.amount(between), category=category, **special)
+    return payment, await doing.see_through(await doing.ask(payment, doing.body(payment, asked, known=known)))
 
 
 async def automatic(doing: Doing) -> None:
     """A small refund that goes by itself; now and then all that is left, named by no amount."""
-    payment = await doing.pay(doing.amount(SMALL))
-    amount = None if doing.stream.random() < 0.2 else payment.amount
-    await doing.see_through(await doing.ask(payment, doing.body(payment, amount)))
+    payment, asked = await doing.pay_more_than(doing.amount(SMALL))
+    named = doing.stream.random() < 0.8 or asked < payment.amount
+    await doing.see_through(await doing.ask(payment, doing.body(payment, asked if named else None)))
 
 
 async def duplicated(doing: Doing) -> None:
     """The same request from several clients of one integration at once, and once more when it is over."""
-    payment = await doing.pay(doing.amount(SMALL))
-    body = doing.body(payment, payment.amount)
+    payment, asked = await doing.pay_more_than(doing.amount(SMALL))
+    body = doing.body(payment, asked)
     pauses = [doing.stream.choice((0.0, 0.0, 0.3, 1.0)) for _ in range(3)]
 
     async def again(pause: float) -> str | None:
@@ -267,9 +276,9 @@ async def pending_fails(doing: Doing) -> None:
 
 async def fails_later(doing: Doing) -> None:
     """It succeeds, and the customer's bank sends the money back."""
-    payment = await doing.pay(doing.amount(SMALL))
+    payment, asked = await doing.pay_more_than(doing.amount(SMALL))
     payment.marks.add("fails_later")
-    view = await doing.see_through(await doing.ask(payment, doing.body(payment, payment.amount)))
+    view = await doing.see_through(await doing.ask(payment, doing.body(payment, asked)))
     if view is None or view["status"] != "succeeded":
         return
     for made in (await doing.people.truth(payment.intent))["refunds"]:
