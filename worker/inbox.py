@@ -5,6 +5,7 @@ ever less often, so that whoever dies over one has lost nothing (field reports 2
 """
 
 import asyncio
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from temporalio.client import Client
@@ -28,6 +29,14 @@ _WITHIN = timedelta(seconds=5)
 def watch_id(payment_id: str) -> str:
     """The Temporal workflow id of the watch over a payment."""
     return f"payment-{payment_id}"
+
+
+@dataclass
+class _Round:
+    """One round: the payments it has begun to watch, and what Temporal met; who has not answered once is not waited for by every event in turn."""
+
+    watched: set[str] = field(default_factory=set[str])
+    away: RPCError | RuntimeError | None = None
 
 
 class Inbox:
@@ -59,17 +68,17 @@ class Inbox:
                 longest=timedelta(seconds=self._settings.webhook_retry_max_s),
                 limit=BATCH,
             )
-        watched: set[str] = set()
+        this_round = _Round()
         for event in taken:
             # Each by itself: whatever one of them meets must not keep the others, and it is due again anyway.
-            [met] = await asyncio.gather(self._work(event, watched), return_exceptions=True)
+            [met] = await asyncio.gather(self._work(event, this_round), return_exceptions=True)
             if isinstance(met, Exception):
                 await self._went_wrong(event, met)
             elif isinstance(met, BaseException):
                 raise met
         return len(taken)
 
-    async def _work(self, event: events.Taken, watched: set[str]) -> None:
+    async def _work(self, event: events.Taken, this_round: _Round) -> None:
         async with self._database.begin() as connection:
             found = await events.payments_of(connection, event)
             now = self._database.clock.now()
@@ -85,9 +94,15 @@ class Inbox:
             if event.tries > 2:
                 await events.went_wrong(connection, event, now, "no reading that answers it was recorded")
         for payment_id in found:
-            if payment_id not in watched:
-                await self._watch(payment_id)
-                watched.add(payment_id)
+            if this_round.away is not None:
+                raise this_round.away
+            if payment_id not in this_round.watched:
+                try:
+                    await self._watch(payment_id)
+                except (RPCError, RuntimeError) as error:
+                    this_round.away = error
+                    raise
+                this_round.watched.add(payment_id)
 
     async def _watch(self, payment_id: str) -> None:
         await self._client.start_workflow(

@@ -247,6 +247,30 @@ async def test_field_24_what_throws_twice_and_then_works_is_handled_once(site: S
     assert await hints(site, intent) == 1
 
 
+async def test_with_temporal_away_it_is_tried_once_a_round_and_what_needs_none_is_done(shop: Shop) -> None:
+    client, tried = await Client.connect("127.0.0.1:1", lazy=True), 0
+
+    class Counting(Inbox):
+        async def _watch(self, payment_id: str) -> None:
+            nonlocal tried
+            tried += 1
+            await super()._watch(payment_id)
+
+    known, _, made = await submitted(shop)
+    for _ in range(3):
+        intent = await shop.paid()
+        await shop.ordered(intent)
+        await deliver(shop, intent)
+    recorded = await deliver(shop, known, **of(made))
+
+    assert await Counting(client, shop.payments.database, shop.settings).once() == 4
+
+    assert tried == 1
+    assert (await state_of(shop, recorded))[:2] == ("done", "recorded")
+    rows = await shop.query("SELECT state, last_error IS NULL AS fine FROM events WHERE id <> :e", e=recorded)
+    assert [(row["state"], row["fine"]) for row in rows] == [("waiting", False)] * 3
+
+
 async def test_field_24_one_that_cannot_be_worked_on_keeps_no_other_waiting_and_alerts(site: Site, shop: Shop, inbox: Inbox) -> None:
     poison = await deliver(shop, "pi_poison")
     await shop.query_nothing("UPDATE events SET facts = '[7]', due_at = due_at - interval '1 day' WHERE id = :e", e=poison)
