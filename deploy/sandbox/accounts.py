@@ -1,9 +1,10 @@
 """The account around the payments: balance, balance transactions, events, customers."""
 
-from deploy.sandbox import objects
+from deploy.sandbox import connect, objects
 from deploy.sandbox.errors import no_such
 from deploy.sandbox.objects import Body
 from deploy.sandbox.params import metadata, reject_unknown
+from deploy.sandbox.scopes import account_of, is_live
 from deploy.sandbox.words import words
 from deploy.sandbox.work import Call
 
@@ -16,17 +17,19 @@ _INVOICE_SETTINGS = frozenset({"custom_fields", "default_payment_method", "foote
 
 def balance(call: Call) -> Body:
     reject_unknown(call.params, ("expand",))
-    amounts = {objects.SETTLEMENT_CURRENCY: AMPLE, **call.state.setting("balances", {})}
+    amounts = {objects.SETTLEMENT_CURRENCY: AMPLE, **call.balances()}
     rows = [{"amount": value, "currency": code, "source_types": {"card": value}} for code, value in amounts.items()]
     none = [{"amount": 0, "currency": code, "source_types": {"card": 0}} for code in amounts]
-    return {"object": "balance", "available": rows, "livemode": False, "pending": none}
+    return {"object": "balance", "available": rows, "livemode": is_live(call.state.scope), "pending": none}
 
 
 def account(call: Call) -> Body:
-    """GET /v1/account and /v1/accounts/{account}: who the key belongs to."""
+    """GET /v1/account and /v1/accounts/{account}: who is acted for, or a connected account."""
     reject_unknown(call.params, ("expand",))
-    account_id = call.state.setting("account", DEFAULT_ACCOUNT)
-    if call.args and call.args[0] != account_id:
+    account_id = account_of(call.state.scope) or call.state.setting("account", DEFAULT_ACCOUNT)
+    if call.args and call.args[0] in connect.accounts(call.state):
+        account_id = call.args[0]
+    elif call.args and call.args[0] != account_id:
         raise no_such("account", call.args[0], param="account")
     return {
         "id": account_id,
@@ -38,7 +41,7 @@ def account(call: Call) -> Body:
         "default_currency": objects.SETTLEMENT_CURRENCY,
         "details_submitted": True,
         "email": None,
-        "livemode": False,
+        "livemode": is_live(call.state.scope),
         "metadata": {},
         "payouts_enabled": True,
         "type": "standard",

@@ -9,9 +9,9 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from deploy.sandbox import errors
+from deploy.sandbox import connect, errors, scopes
 from deploy.sandbox.accounts import DEFAULT_ACCOUNT
-from deploy.sandbox.apikeys import ApiKeys
+from deploy.sandbox.apikeys import ApiKeys, is_live, masked, presented
 from deploy.sandbox.errors import StripeError
 from deploy.sandbox.expand import expanded
 from deploy.sandbox.faults import Fault, Faults
@@ -20,7 +20,7 @@ from deploy.sandbox.objects import API_VERSION, Body
 from deploy.sandbox.params import Params, parse
 from deploy.sandbox.routes import Route, match
 from deploy.sandbox.state import State, dumps
-from deploy.sandbox.truth import LOGGED, LOST, RequestLog
+from deploy.sandbox.truth import LOGGED, LOST, RETURNED, RETURNS, RequestLog
 from deploy.sandbox.webhooks import Outbox
 from deploy.sandbox.work import Call
 
@@ -55,6 +55,7 @@ class Incoming:
     canonical: str
     key: str | None
     request_id: str
+    scope: str
 
 
 class StripeApi:
@@ -105,7 +106,16 @@ class StripeApi:
         if version not in ("", API_VERSION):
             raise errors.invalid(f"Invalid Stripe API version: {version}. The sandbox answers in {API_VERSION} only.")
         params, canonical = parse(body if method == "POST" else scope["query_string"].decode("latin-1"))
-        return Incoming(method, path, found[0], found[1], params, canonical, key, request_id)
+        return Incoming(method, path, found[0], found[1], params, canonical, key, request_id, self._scope(headers))
+
+    def _scope(self, headers: dict[bytes, bytes]) -> str:
+        """Whose objects the call is about: the key's mode, and the connected account in `Stripe-Account`. Raises 403 for one that is not connected."""
+        authorization = headers.get(b"authorization", b"").decode("latin-1")
+        account = headers.get(b"stripe-account", b"").decode("latin-1") or None
+        own = self._state.setting("account", DEFAULT_ACCOUNT)
+        if account not in (None, own, *connect.accounts(self._state)):
+            raise errors.no_access(masked(presented(authorization) or ""), account)
+        return scopes.scope(None if account == own else account, live=is_live(authorization))
 
     def _payment_intent(self, request: Incoming) -> str | None:
         """The PaymentIntent that a request is about, by whichever id it names."""
@@ -128,10 +138,11 @@ class StripeApi:
     def _answer(self, request: Incoming, faults: dict[str, Fault] | None = None, log: int | None = None) -> Answer:
         """Does the work and keeps its result. A POST is one transaction, with its key and its line in the log."""
         faults = faults or {}
-        if request.method == "GET":
-            return self._work(request, faults)
-        with self._state.transaction():
-            return self._kept_or_done(request, faults, log)
+        with self._state.acting_for(request.scope):
+            if request.method == "GET":
+                return self._work(request, faults)
+            with self._state.transaction():
+                return self._kept_or_done(request, faults, log)
 
     def _kept_or_done(self, request: Incoming, faults: dict[str, Fault], log: int | None) -> Answer:
         key = request.key
@@ -139,7 +150,7 @@ class StripeApi:
             log = self._log(request)
         kept = None
         try:
-            if key is not None and key in self._in_use:
+            if key is not None and self._keys.stored_as(key) in self._in_use:
                 raise errors.key_in_use(key)
             kept = None if key is None else self._keys.find(key, request.method, request.path, request.canonical)
         except StripeError as error:
@@ -154,7 +165,8 @@ class StripeApi:
         return answer
 
     def _log(self, request: Incoming) -> int:
-        return self.log.received(request.route.op, request.key, request.params, self._payment_intent(request))
+        with self._state.acting_for(request.scope):
+            return self.log.received(request.route.op, request.key, request.params, self._payment_intent(request))
 
     def _work(self, request: Incoming, faults: dict[str, Fault]) -> Answer:
         """Runs the endpoint. `original` is set on answers that are to be kept under the key."""
@@ -170,7 +182,7 @@ class StripeApi:
             faults.get("outcome"),
         )
         fields = faults["alter"]["fields"] if "alter" in faults else {}
-        if request.route.op == "refund.create" and "amount" in fields:
+        if request.route.op in RETURNS and "amount" in fields:
             call.params["amount"] = str(fields["amount"])
         if request.method == "POST":
             state.db.execute("SAVEPOINT endpoint")
@@ -180,8 +192,8 @@ class StripeApi:
                 return _failure(broken, request.request_id)
             body = request.route.handler(call)
             made = body["id"] if request.route.op in LOGGED else None
-            if request.route.op == "refund.create":
-                self._disturb_refund(body, faults, fields)
+            if request.route.op in RETURNS:
+                self._disturb_return(body, faults, fields)
             body = expanded(call, body) if "expand" in call.params else body
             if broken is not None:
                 failed = _failure(broken, request.request_id)
@@ -190,6 +202,8 @@ class StripeApi:
         except StripeError as error:
             if request.method == "POST" and not error.keep_work:
                 state.db.execute("ROLLBACK TO endpoint")
+            if error.missing is not None and state.is_known_in(scopes.other_mode(state.scope), error.missing):
+                error.in_other_mode(live=scopes.is_live(state.scope))
             answer = self._refusal(error, request.request_id)
             answer.original = request.request_id if error.stored else None
             return answer
@@ -198,9 +212,9 @@ class StripeApi:
                 item.update(fields)
         return Answer(200, dumps(body), request.request_id, original=request.request_id, made=made)
 
-    def _disturb_refund(self, body: Body, faults: dict[str, Fault], fields: dict[str, Any]) -> None:
-        """Makes an ordered difference the truth: altered fields are stored, a hidden refund is left out of lists."""
-        if fields and body["object"] == "refund":
+    def _disturb_return(self, body: Body, faults: dict[str, Fault], fields: dict[str, Any]) -> None:
+        """Makes an ordered difference the truth: altered fields are stored, a hidden refund (or reversal, or refund of a fee) is left out of lists."""
+        if fields and body["object"] in RETURNED:
             body.update(fields)
             self._state.save(body)
         if "hide" in faults:
@@ -229,7 +243,7 @@ class StripeApi:
             raise errors.rate_limited(lock_timeout=bool(faults["rate_limit"].get("lock_timeout")))
         if "delay" in faults:
             key = request.key if request.method == "POST" else None
-            await self._hold_key(key, asyncio.sleep(faults["delay"]["ms"] / 1000))
+            await self._hold_key(key, request.scope, asyncio.sleep(faults["delay"]["ms"] / 1000))
         if "lose_request" in faults:
             return None
         gateway = faults["status"] if "status" in faults and faults["status"]["status"] != 500 else None
@@ -241,18 +255,20 @@ class StripeApi:
             answer = _failure(gateway, request.request_id)
         return answer
 
-    async def _hold_key(self, key: str | None, waiting: Awaitable[None]) -> None:
+    async def _hold_key(self, key: str | None, scope: str, waiting: Awaitable[None]) -> None:
         """While a call with a key is being worked on, another one with the same key is told so (409)."""
         if key is None:
             await waiting
             return
-        if key in self._in_use:
+        with self._state.acting_for(scope):
+            held = self._keys.stored_as(key)
+        if held in self._in_use:
             raise errors.key_in_use(key)
-        self._in_use.add(key)
+        self._in_use.add(held)
         try:
             await waiting
         finally:
-            self._in_use.discard(key)
+            self._in_use.discard(held)
 
 
 def _failure(fault: Fault, request_id: str) -> Answer:

@@ -9,6 +9,7 @@ from deploy.sandbox.errors import StripeError
 from deploy.sandbox.state import State
 
 _NEEDS = {"none": 0, "read": 1, "write": 2}
+_LIVE = ("sk_live_", "rk_live_")
 _RAK = {"refunds": "charge", "charges": "charge", "payment_intents": "payment_intent", "disputes": "dispute"}
 """Stripe's names of permissions; charges and refunds share one."""
 
@@ -17,7 +18,7 @@ def _unauthorised(message: str, code: str | None = None) -> StripeError:
     return StripeError(401, message, code=code, stored=False)
 
 
-def _masked(key: str) -> str:
+def masked(key: str) -> str:
     start = key[:8] if key[:8] in ("sk_test_", "rk_test_", "sk_live_", "rk_live_") else key[:2]
     rest = key[len(start) :]
     return start + "*" * max(len(rest) - 4, 0) + rest[-4:]
@@ -34,6 +35,11 @@ def presented(authorization: str) -> str | None:
         except (binascii.Error, UnicodeDecodeError):
             return None
     return None
+
+
+def is_live(authorization: str | None) -> bool:
+    """Whether a call is made with a live key: it sees the objects of live mode, and those only."""
+    return ((presented(authorization) if authorization else None) or "").startswith(_LIVE)
 
 
 class ApiKeys:
@@ -55,7 +61,7 @@ class ApiKeys:
         self._registered = {}
 
     def check(self, authorization: str | None, resource: str, method: str) -> None:
-        """Raises 401 for a missing, unknown or revoked key and 403 for a restricted one without the permission."""
+        """Who is not refused may call. Raises 401 for a missing, unknown or revoked key and 403 for a restricted one without the permission."""
         key = presented(authorization) if authorization else None
         if key is None:
             raise _unauthorised(
@@ -67,9 +73,9 @@ class ApiKeys:
         if known is None:
             if key.startswith("sk_test_") and len(key) > len("sk_test_"):
                 return
-            raise _unauthorised(f"Invalid API Key provided: {_masked(key)}")
+            raise _unauthorised(f"Invalid API Key provided: {masked(key)}")
         if known["revoked"]:
-            raise _unauthorised(f"Expired API Key provided: {_masked(key)}", "api_key_expired")
+            raise _unauthorised(f"Expired API Key provided: {masked(key)}", "api_key_expired")
         if known["permissions"] is None:
             return
         need = "read" if method == "GET" else "write"
@@ -78,7 +84,7 @@ class ApiKeys:
             permission = f"rak_{_RAK.get(resource, resource.removesuffix('s'))}_{need}"
             raise StripeError(
                 403,
-                f"The provided key '{_masked(key)}' does not have the required permissions for this endpoint on account "
+                f"The provided key '{masked(key)}' does not have the required permissions for this endpoint on account "
                 f"'{account}'. Having the '{permission}' permission would allow this request to continue.",
                 stored=False,
             )

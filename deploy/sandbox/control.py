@@ -3,31 +3,26 @@
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from deploy.sandbox import disputes, lives, payments, refunds, schedule, seed, truth
+from deploy.sandbox import charges, connect, disputes, lives, placing, refunds, schedule, seed, truth
 from deploy.sandbox.api import StripeApi
 from deploy.sandbox.apikeys import ApiKeys
 from deploy.sandbox.currency import check_currency
 from deploy.sandbox.errors import StripeError
 from deploy.sandbox.faults import Faults
 from deploy.sandbox.options import Options
-from deploy.sandbox.state import State
+from deploy.sandbox.scopes import PLATFORM
+from deploy.sandbox.state import State, Stored
 from deploy.sandbox.webhooks import Outbox
-from deploy.sandbox.words import words
 from deploy.sandbox.work import Work
 
 PREFIX = "/_sandbox"
-_PAYMENT = words("""id charge amount currency captured customer description metadata risk_level risk_score created status
-    payment_method_type refund_outcome""")
-_PAYMENT_STATUSES = words(
-    """succeeded requires_capture processing requires_payment_method requires_confirmation requires_action canceled"""
-)
-_OPTIONAL_STATUS = frozenset({None, *_PAYMENT_STATUSES})
 
 
 def _refused(status: int, message: str) -> JSONResponse:
@@ -70,6 +65,7 @@ class Control:
     def routes(self) -> list[Route]:
         table: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
             ("POST", "/payments", self.payments),
+            ("POST", "/accounts", self.connect_account),
             ("POST", "/refunds", self.make_refund),
             ("POST", "/refunds/{id}", self.move_refund),
             ("POST", "/seed", self.seed),
@@ -98,26 +94,44 @@ class Control:
         given = await _json(request)
         wanted = given if isinstance(given, list) else [given]
         for item in wanted:
-            _strict(item, _PAYMENT, ("amount", "currency"))
-            if item.get("status") not in _OPTIONAL_STATUS:
-                raise ValueError(f"status is one of {sorted(_PAYMENT_STATUSES)}")
+            _strict(item, placing.FIELDS, ("amount", "currency"))
         with self._state.transaction():
-            placed = [payments.place(self._work(), item) for item in wanted]
+            placed = [placing.place(self._work(), item) for item in wanted]
         answers = [{"payment_intent": intent, "charge": charge} for intent, charge in placed]
         return JSONResponse(answers if isinstance(given, list) else answers[0])
+
+    def _meant(self, given: dict[str, Any]) -> AbstractContextManager[None]:
+        """The scope of the payment that a request names."""
+        return self._state.acting_for(self._state.scope_of(given.get("charge") or given.get("payment_intent") or ""))
+
+    def _charge(self, given: dict[str, Any]) -> Stored:
+        charge_id = given.get("charge")
+        if charge_id is None:
+            charge_id = charges.of_intent(self._state, self._state.expect("payment_intent", given.get("payment_intent") or ""))
+        stored = self._state.find("charge", charge_id or "")
+        if stored is None:
+            raise LookupError(f"no such charge: {charge_id}")
+        return stored
+
+    async def connect_account(self, request: Request) -> Response:
+        """A connected account. `available` sets its balance in some currencies; in any other it has always enough."""
+        given = await _json(request)
+        _strict(given, {"id", "available"}, ("id",))
+        if not isinstance(given["id"], str) or not given["id"].startswith("acct_"):
+            raise ValueError("id is an acct_...")
+        with self._state.transaction():
+            self._state.set_setting("connected", sorted({*connect.accounts(self._state), given["id"]}))
+            with self._state.acting_for(given["id"]):
+                self._work().set_balances({check_currency(code): int(value) for code, value in (given.get("available") or {}).items()})
+        return JSONResponse({"id": given["id"]})
 
     async def make_refund(self, request: Request) -> Response:
         """A refund as somebody makes it in the dashboard: past our system, without its metadata."""
         given = await _json(request)
         _strict(given, {"payment_intent", "charge", "amount", "reason", "metadata", "status"})
-        with self._state.transaction():
+        with self._state.transaction(), self._meant(given):
             work = self._work()
-            charge_id = given.get("charge")
-            if charge_id is None:
-                charge_id = self._state.expect("payment_intent", given.get("payment_intent", ""))["latest_charge"]
-            stored = self._state.find("charge", charge_id or "")
-            if stored is None:
-                raise LookupError(f"no such charge: {charge_id}")
+            stored = self._charge(given)
             amount = refunds.refundable_amount(work, stored.body, given.get("amount"))
             body = refunds.make(work, stored, amount, given.get("reason"), given.get("metadata") or {})
             if given.get("status") not in (None, body["status"]):
@@ -129,7 +143,7 @@ class Control:
         _strict(given, {"status", "failure_reason", "pending_reason"}, ("status",))
         if given["status"] not in lives.STATUSES:
             raise ValueError(f"status is one of {sorted(lives.STATUSES)}")
-        with self._state.transaction():
+        with self._state.transaction(), self._state.acting_for(self._state.scope_of(request.path_params["id"])):
             reason, pending = given.get("failure_reason"), given.get("pending_reason")
             body = refunds.move(self._work(), request.path_params["id"], given["status"], reason, pending)
         return JSONResponse(body)
@@ -144,10 +158,9 @@ class Control:
 
     async def open_dispute(self, request: Request) -> Response:
         given = await _json(request)
-        _strict(given, {"payment_intent", "status", "amount"}, ("payment_intent",))
-        with self._state.transaction():
-            intent = self._state.expect("payment_intent", given["payment_intent"])
-            charge = self._state.expect("charge", intent["latest_charge"] or "")
+        _strict(given, {"payment_intent", "charge", "status", "amount"})
+        with self._state.transaction(), self._meant(given):
+            charge = self._charge(given).body
             if not charge["captured"]:
                 raise ValueError("only a captured payment can be disputed")
             status = given.get("status", "needs_response")
@@ -157,7 +170,7 @@ class Control:
     async def move_dispute(self, request: Request) -> Response:
         given = await _json(request)
         _strict(given, {"status"}, ("status",))
-        with self._state.transaction():
+        with self._state.transaction(), self._state.acting_for(self._state.scope_of(request.path_params["id"])):
             body = disputes.move(self._work(), request.path_params["id"], given["status"])
         return JSONResponse(body)
 
@@ -215,17 +228,15 @@ class Control:
     async def put_balance(self, request: Request) -> Response:
         """Sets what is available for refunds in a currency (null: always enough), and pays what waited for it."""
         given = await _json(request)
-        _strict(given, {"currency", "available"}, ("currency", "available"))
-        code = check_currency(given["currency"])
-        with self._state.transaction():
-            balances = self._state.setting("balances", {})
-            if given["available"] is None:
-                balances.pop(code, None)
-            else:
-                balances[code] = int(given["available"])
-            self._state.set_setting("balances", balances)
-            refunds.pay_waiting(self._work(), code)
-        return JSONResponse(self._state.setting("balances", {}))
+        _strict(given, {"currency", "available", "account"}, ("currency", "available"))
+        code, work = check_currency(given["currency"]), self._work()
+        if given.get("account") not in (None, *connect.accounts(self._state)):
+            raise LookupError(f"no such connected account: {given['account']}")
+        with self._state.transaction(), self._state.acting_for(given.get("account") or PLATFORM):
+            others = {other: value for other, value in work.balances().items() if other != code}
+            work.set_balances(others if given["available"] is None else others | {code: int(given["available"])})
+            refunds.pay_waiting(work, code)
+            return JSONResponse(work.balances())
 
     async def put_webhook(self, request: Request) -> Response:
         given = await _json(request)

@@ -64,8 +64,8 @@ def _transact(work: Work, body: Body, charge: Body, amount: int, fee: int, categ
 
 def _withdraw(work: Work, body: Body, charge: Body) -> None:
     """Takes the amount and the fee. The row is `pending` after a manual capture, `available` otherwise (recorded)."""
-    intent = work.state.expect("payment_intent", charge["payment_intent"])
-    status = "pending" if intent["capture_method"] == "manual" else "available"
+    intent = None if charge["payment_intent"] is None else work.state.expect("payment_intent", charge["payment_intent"])
+    status = "pending" if intent is not None and intent["capture_method"] == "manual" else "available"
     row = _transact(work, body, charge, -body["amount"], DISPUTE_FEE, "dispute", status)
     body["balance_transaction"] = row["id"]
 

@@ -12,6 +12,7 @@ class StripeError(Exception):
 
     `stored` tells whether the answer is kept under the idempotency key: Stripe keeps what happened once an endpoint began
     to execute, and does not keep failed validation, authentication, conflicts and rate limits.
+    `missing` is the id that is not known; one that is known in the other mode is said to be (`in_other_mode`).
     `keep_work` tells that what the endpoint wrote before it raised is true (a declined payment leaves a failed charge).
     """
 
@@ -26,6 +27,7 @@ class StripeError(Exception):
         stored: bool = True,
         keep_work: bool = False,
         extra: dict[str, Any] | None = None,
+        missing: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -36,6 +38,12 @@ class StripeError(Exception):
         self.stored = stored
         self.keep_work = keep_work
         self.extra = extra or {}
+        self.missing = missing
+
+    def in_other_mode(self, *, live: bool) -> None:
+        """Adds what Stripe says of an id that it knows in the other mode; `live` is the mode of the key (woocommerce/woocommerce-gateway-stripe#1066)."""
+        known, used = ("test", "live") if live else ("live", "test")
+        self.message += f"; a similar object exists in {known} mode, but a {used} mode key was used to make this request."
 
     def body(self, log_url: str | None) -> dict[str, Any]:
         """The JSON object. Absent fields are absent, not null; `doc_url` is there exactly when `code` is (recorded)."""
@@ -71,7 +79,17 @@ def missing_parameter(name: str) -> StripeError:
 def no_such(noun: str, object_id: str, *, param: str, status: int = 404) -> StripeError:
     """Recorded: a missing object in the path is 404, a missing list cursor is 400."""
     message = f"No such {noun}: '{object_id}'"
-    return StripeError(status, message, code="resource_missing", param=param, stored=status == 404)
+    return StripeError(status, message, code="resource_missing", param=param, stored=status == 404, missing=object_id)
+
+
+def no_access(key: str, account: str) -> StripeError:
+    """A `Stripe-Account` that this key may not act for, or that is not there: Stripe does not say which (public threads)."""
+    return StripeError(
+        403,
+        f"The provided key '{key}' does not have access to account '{account}' (or that account does not exist). Application access may have been revoked.",
+        code="account_invalid",
+        stored=False,
+    )
 
 
 def unrecognized_url(method: str, path: str) -> StripeError:

@@ -11,11 +11,31 @@ from deploy.sandbox.work import Call
 
 DEEPEST = 4
 EXPANDABLE = {
-    "refund": {"charge", "payment_intent", "balance_transaction", "failure_balance_transaction"},
-    "charge": {"payment_intent", "balance_transaction", "failure_balance_transaction", "customer", "dispute", "refunds"},
+    "refund": {
+        "charge",
+        "payment_intent",
+        "balance_transaction",
+        "failure_balance_transaction",
+        "transfer_reversal",
+        "source_transfer_reversal",
+    },
+    "charge": {
+        "payment_intent",
+        "balance_transaction",
+        "failure_balance_transaction",
+        "customer",
+        "dispute",
+        "refunds",
+        "transfer",
+        "application_fee",
+    },
     "payment_intent": {"latest_charge", "customer"},
     "dispute": {"charge", "payment_intent"},
     "balance_transaction": {"source"},
+    "transfer": {"balance_transaction", "source_transaction"},
+    "transfer_reversal": {"balance_transaction", "source_refund", "transfer"},
+    "application_fee": {"balance_transaction", "originating_transaction"},
+    "fee_refund": {"balance_transaction", "fee"},
 }
 """Fields that Stripe's schema marks expandable and whose objects the sandbox holds."""
 

@@ -28,12 +28,12 @@ class Keys:
         self._until_forgetting = 0
 
     def find(self, key: str, method: str, path: str, params: str) -> Kept | None:
-        """The kept result. Raises 400 `idempotency_error` for another endpoint or other parameters under the same key."""
+        """The kept result, of the account that is acted for. Raises 400 `idempotency_error` for another endpoint or other parameters under the same key."""
         if len(key) > LONGEST_KEY:
             message = f"Idempotency keys can be at most {LONGEST_KEY} characters long; yours has {len(key)}."
             raise StripeError(400, message, error_type="idempotency_error", stored=False)
         row = self._state.db.execute(
-            "SELECT created_ms, method, path, params, status, body, request_id FROM idempotency WHERE key = ?", (key,)
+            "SELECT created_ms, method, path, params, status, body, request_id FROM idempotency WHERE key = ?", (self.stored_as(key),)
         ).fetchone()
         if row is None or row[0] < self._state.clock.now_ms() - self._keep_ms:
             return None
@@ -43,11 +43,15 @@ class Keys:
             raise _misused("with the same parameters they were first used with", key)
         return Kept(row[4], row[5], row[6])
 
+    def stored_as(self, key: str) -> str:
+        """Keys of different accounts and modes never meet; no header has a line break in it."""
+        return f"{self._state.scope}\n{key}" if self._state.scope else key
+
     def keep(self, key: str, method: str, path: str, params: str, result: Kept) -> None:
         now = self._state.clock.now_ms()
         self._state.db.execute(
             "INSERT OR REPLACE INTO idempotency VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (key, now, method, path, params, result.status, result.body, result.request_id),
+            (self.stored_as(key), now, method, path, params, result.status, result.body, result.request_id),
         )
         self._until_forgetting -= 1
         if self._until_forgetting < 0:

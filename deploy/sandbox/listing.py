@@ -4,6 +4,7 @@ from deploy.sandbox.errors import invalid, no_such
 from deploy.sandbox.objects import Body
 from deploy.sandbox.params import integer, text
 from deploy.sandbox.state import Page
+from deploy.sandbox.truth import RETURNED
 from deploy.sandbox.work import Call
 
 LIST_PARAMETERS = frozenset({"limit", "starting_after", "ending_before", "expand"})
@@ -48,7 +49,7 @@ def listed(call: Call, kind: str, url: str, links: dict[str, str | list[str]], *
         before=_cursor(call, kind, noun or kind, "ending_before"),
         created=_created(call),
     )
-    data, more = ([], False) if kind == "refund" and call.hide_refunds else call.state.page(kind, links, page)
+    data, more = ([], False) if kind in RETURNED and call.hide_refunds else call.state.page(kind, links, page)
     answer: Body = {"object": "list"}
     if counted:
         answer["count"] = len(data)

@@ -31,8 +31,24 @@ def settled(amount: int, currency: str) -> tuple[int, str]:
     return sign * ((abs(amount) * numerator + denominator // 2) // denominator), SETTLEMENT_CURRENCY
 
 
+def rate(currency: str) -> float | None:
+    """The exchange rate that a balance transaction shows (a number in Stripe's JSON): settlement currency for one of this; None where nothing was exchanged."""
+    numerator, denominator = SETTLEMENT_RATE
+    return numerator / denominator if currency == "usd" else None
+
+
 def balance_transaction(
-    *, kind: str, category: str, amount: int, fee: int, currency: str, source: str, description: str, now: int, status: str
+    *,
+    kind: str,
+    category: str,
+    amount: int,
+    fee: int,
+    currency: str,
+    source: str,
+    description: str,
+    now: int,
+    status: str,
+    rate: float | None = None,
 ) -> Body:
     """`amount` and `fee` are already in the settlement currency."""
     details = {"amount": fee, "application": None, "currency": currency, "description": "", "type": "stripe_fee"}
@@ -46,7 +62,7 @@ def balance_transaction(
         "created": now,
         "currency": currency,
         "description": description,
-        "exchange_rate": None,
+        "exchange_rate": rate,
         "fee": fee,
         "fee_details": [details] if fee else [],
         "net": amount - fee,

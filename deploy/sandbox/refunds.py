@@ -6,7 +6,7 @@ Statuses other than succeeded follow Stripe's documentation of asynchronous refu
 
 from typing import Any
 
-from deploy.sandbox import currency, lives, objects
+from deploy.sandbox import charges, connect, currency, lives, objects
 from deploy.sandbox.errors import StripeError, invalid, no_such
 from deploy.sandbox.lives import COUNTED
 from deploy.sandbox.objects import Body
@@ -21,7 +21,7 @@ _CREATE = words("""amount charge currency customer expand instructions_email met
 
 
 def charge_to_refund(call: Call) -> Stored:
-    """The charge that the parameters name, by itself or as its PaymentIntent's latest one."""
+    """The charge that the parameters name, by itself or as its PaymentIntent's one that took money."""
     charge_id, intent_id = text(call.params, "charge"), text(call.params, "payment_intent")
     if charge_id is None and intent_id is None:
         raise invalid("One of the following params should be provided for this request: payment_intent or charge.")
@@ -31,7 +31,7 @@ def charge_to_refund(call: Call) -> Stored:
         intent = call.state.get("payment_intent", intent_id)
         if intent is None:
             raise no_such("payment_intent", intent_id, param="payment_intent")
-        charge_id = intent["latest_charge"]
+        charge_id = charges.of_intent(call.state, intent)
         if charge_id is None:
             raise StripeError(400, f"This PaymentIntent ({intent_id}) does not have a successful charge to refund.")
     assert charge_id is not None
@@ -47,9 +47,7 @@ def create(call: Call) -> Body:
     for name in ("customer", "origin", "currency"):
         if name in call.params:
             raise invalid(f"The sandbox does not model refunds from a customer's cash balance ({name}).", param=name)
-    for name in ("reverse_transfer", "refund_application_fee"):
-        if boolean(call.params, name):
-            raise invalid(f"The sandbox does not model Connect ({name}).", param=name)
+    reverse, give_fee = boolean(call.params, "reverse_transfer"), boolean(call.params, "refund_application_fee")
     reason = text(call.params, "reason")
     if reason is not None and reason not in REASONS:
         raise invalid(f"Invalid reason: must be one of {', '.join(REASONS[:-1])}, or {REASONS[-1]}", param="reason")
@@ -57,7 +55,19 @@ def create(call: Call) -> Body:
     tags = metadata(call.params, {})
     stored = charge_to_refund(call)
     amount = refundable_amount(call, stored.body, amount)
-    return make(call, stored, amount, reason, tags, call.life)
+    check_window(call, stored)
+    connect.check_legs(call, stored.body, reverse=reverse, give_fee=give_fee)
+    body = make(call, stored, amount, reason, tags, call.life)
+    if reverse or give_fee:
+        connect.refund_legs(call, stored.body, stored.extra, body, reverse=reverse, give_fee=give_fee)
+    return body
+
+
+def check_window(work: Work, stored: Stored) -> None:
+    """Refuses a refund past the window of its payment method (text: woocommerce/woocommerce-gateway-stripe#4778, where no code is shown)."""
+    days = stored.extra.get("refund_window_days")
+    if days is not None and work.now - stored.body["created"] > days * 86_400:
+        raise StripeError(400, f"This payment is too old to be refunded. It has passed its {days}-day refund window.")
 
 
 def refundable_amount(work: Work, charge: Body, amount: int | None) -> int:
@@ -65,6 +75,8 @@ def refundable_amount(work: Work, charge: Body, amount: int | None) -> int:
     charge_id = charge["id"]
     if charge["status"] != "succeeded":
         raise StripeError(400, f"Charge {charge_id} cannot be refunded because it has not succeeded.")
+    if not charge["captured"] and charge["payment_intent"] is None:
+        raise StripeError(400, "The sandbox does not model how a refund releases a charge without a PaymentIntent that was never captured.")
     if not charge["captured"]:
         raise StripeError(
             400,
@@ -135,15 +147,21 @@ def _count(work: Work, charge: Body, amount: int) -> None:
     """Moves the charge's total by `amount` (negative gives back) and tells it where money was taken."""
     previous = {"amount_refunded": charge["amount_refunded"], "refunded": charge["refunded"]}
     charge["amount_refunded"] += amount
-    charge["refunded"] = charge["amount_refunded"] >= charge["amount_captured"]
+    charge["refunded"] = charge["amount_refunded"] >= charge["amount_captured"] and not _may_grow(work, charge)
     work.state.save(charge)
     changed = {name: value for name, value in previous.items() if charge[name] != value}
     work.emit("charge.refunded" if amount > 0 else "charge.updated", charge, changed)
 
 
+def _may_grow(work: Work, charge: Body) -> bool:
+    """Whether more may still be captured: such a charge is not yet wholly refunded, whatever was returned (several captures)."""
+    intent = None if charge["payment_intent"] is None else work.state.get("payment_intent", charge["payment_intent"])
+    return intent is not None and intent["amount_capturable"] > 0
+
+
 def _enough(work: Work, code: str, amount: int) -> bool:
     """Whether the balance that the control API set for the currency covers the amount; without one there is always enough."""
-    return work.state.setting("balances", {}).get(code, amount) >= amount
+    return work.balances().get(code, amount) >= amount
 
 
 def _has_left(body: Body) -> bool:
@@ -153,10 +171,7 @@ def _has_left(body: Body) -> bool:
 
 def _transact(work: Work, body: Body, amount: int, kind: str) -> str:
     """Books the amount (negative leaves) with the account, and with the balance that was set for the currency."""
-    balances = work.state.setting("balances", {})
-    if body["currency"] in balances:
-        balances[body["currency"]] += amount
-        work.state.set_setting("balances", balances)
+    work.book(body["currency"], amount)
     value, settlement = objects.settled(amount, body["currency"])
     row = objects.balance_transaction(
         kind=kind,
@@ -168,6 +183,7 @@ def _transact(work: Work, body: Body, amount: int, kind: str) -> str:
         description="REFUND FOR CHARGE" if kind == "refund" else "REFUND FAILURE",
         now=work.now,
         status="available" if amount < 0 else "pending",
+        rate=objects.rate(body["currency"]),
     )
     work.state.insert(row, type=kind, source=body["id"])
     return row["id"]

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from deploy.sandbox import accounts, disputes, payments, refunds
+from deploy.sandbox import accounts, charges, connect, disputes, payments, refunds
+from deploy.sandbox.errors import no_such
 from deploy.sandbox.listing import LIST_PARAMETERS, listed
 from deploy.sandbox.objects import Body
 from deploy.sandbox.params import items, reject_unknown, text
@@ -62,6 +63,37 @@ def _balance_transactions(call: Call) -> Body:
     return listed(call, "balance_transaction", "/v1/balance_transactions", links)
 
 
+def _transfers(call: Call) -> Body:
+    reject_unknown(call.params, LIST_PARAMETERS | {"created", "destination", "transfer_group"})
+    links = _named(call, {"source": "destination", "type": "transfer_group"})
+    return _each_shown(call, listed(call, "transfer", "/v1/transfers", links))
+
+
+def _fees(call: Call) -> Body:
+    reject_unknown(call.params, LIST_PARAMETERS | {"created", "charge"})
+    return _each_shown(call, listed(call, "application_fee", "/v1/application_fees", _named(call, {"charge": "charge"})))
+
+
+def _named(call: Call, parameters: dict[str, str]) -> dict[str, str | list[str]]:
+    """The links a list is narrowed by, and the parameter that gives each."""
+    given = {link: text(call.params, parameter) for link, parameter in parameters.items()}
+    return {link: value for link, value in given.items() if value is not None}
+
+
+def _each_shown(call: Call, answer: Body) -> Body:
+    answer["data"] = [connect.shown(call.state, body) for body in answer["data"]]
+    return answer
+
+
+def _parts(call: Call, kind: str, of: str) -> Body:
+    """The reversals of a transfer, or the refunds of a fee."""
+    reject_unknown(call.params, LIST_PARAMETERS)
+    if call.state.get(of, call.args[0]) is None:
+        raise no_such(of, call.args[0], param="id")
+    name = "reversals" if of == "transfer" else "refunds"
+    return listed(call, kind, f"/v1/{of}s/{call.args[0]}/{name}", {"source": call.args[0]})
+
+
 def _lister(kind: str, url: str, *narrowed_by: str, counted: bool = False) -> Handler:
     def handler(call: Call) -> Body:
         return _list(kind, url, frozenset(narrowed_by), counted=counted, call=call)
@@ -78,7 +110,7 @@ _TABLE: dict[tuple[str, str], Route] = {
     ("POST", "/v1/payment_intents/*/capture"): Route("payment_intent.capture", _PAYMENT, payments.capture),
     ("POST", "/v1/payment_intents/*/cancel"): Route("payment_intent.cancel", _PAYMENT, payments.cancel),
     ("GET", "/v1/charges"): Route("charge.list", "charges", _lister("charge", "/v1/charges", "customer", "payment_intent")),
-    ("GET", "/v1/charges/*"): Route("charge.retrieve", "charges", payments.retrieve_charge),
+    ("GET", "/v1/charges/*"): Route("charge.retrieve", "charges", charges.retrieve),
     ("GET", "/v1/charges/*/dispute"): Route("dispute.retrieve", "disputes", disputes.of_charge),
     ("GET", "/v1/charges/*/refunds"): Route("refund.list", "refunds", _charge_refunds),
     ("GET", "/v1/charges/*/refunds/*"): Route("refund.retrieve", "refunds", refunds.retrieve),
@@ -95,6 +127,25 @@ _TABLE: dict[tuple[str, str], Route] = {
     ("GET", "/v1/disputes/*"): Route("dispute.retrieve", "disputes", disputes.retrieve),
     ("POST", "/v1/disputes/*"): Route("dispute.update", "disputes", disputes.update),
     ("POST", "/v1/disputes/*/close"): Route("dispute.close", "disputes", disputes.close),
+    ("POST", "/v1/transfers"): Route("transfer.create", "transfers", connect.create_transfer),
+    ("GET", "/v1/transfers"): Route("transfer.list", "transfers", _transfers),
+    ("GET", "/v1/transfers/*"): Route("transfer.retrieve", "transfers", connect.retrieve_transfer),
+    ("POST", "/v1/transfers/*/reversals"): Route("transfer_reversal.create", "transfers", connect.reverse),
+    ("GET", "/v1/transfers/*/reversals"): Route(
+        "transfer_reversal.list", "transfers", partial(_parts, kind="transfer_reversal", of="transfer")
+    ),
+    ("GET", "/v1/transfers/*/reversals/*"): Route(
+        "transfer_reversal.retrieve", "transfers", partial(connect.retrieve_part, kind="transfer_reversal", of="transfer")
+    ),
+    ("GET", "/v1/application_fees"): Route("application_fee.list", "application_fees", _fees),
+    ("GET", "/v1/application_fees/*"): Route("application_fee.retrieve", "application_fees", connect.retrieve_fee),
+    ("POST", "/v1/application_fees/*/refunds"): Route("fee_refund.create", "application_fees", connect.refund_fee),
+    ("GET", "/v1/application_fees/*/refunds"): Route(
+        "fee_refund.list", "application_fees", partial(_parts, kind="fee_refund", of="application_fee")
+    ),
+    ("GET", "/v1/application_fees/*/refunds/*"): Route(
+        "fee_refund.retrieve", "application_fees", partial(connect.retrieve_part, kind="fee_refund", of="fee")
+    ),
     ("GET", "/v1/events"): Route("event.list", "events", _events),
     ("GET", "/v1/events/*"): Route("event.retrieve", "events", partial(accounts.retrieve, kind="event", param="id")),
     ("GET", "/v1/balance"): Route("balance.retrieve", "balance", accounts.balance),

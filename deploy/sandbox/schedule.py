@@ -24,7 +24,7 @@ def run_due(state: State, outbox: Outbox) -> int:
             state.settled()
             return done
         try:
-            with state.transaction():
+            with state.transaction(), state.acting_for(state.scope_of(row[1])):
                 state.db.execute("DELETE FROM schedule WHERE seq = ?", (row[0],))
                 _act(Work(state, outbox, now // 1000), row[1], json.loads(row[2]))
         except (LookupError, ValueError) as error:

@@ -6,7 +6,7 @@ sent and no balance is touched.
 
 from typing import Any
 
-from deploy.sandbox import lives, objects, payments, refunds
+from deploy.sandbox import charges, lives, objects, placing, refunds
 from deploy.sandbox.objects import Body
 from deploy.sandbox.words import words
 from deploy.sandbox.work import Work
@@ -51,12 +51,13 @@ def _charge(work: Work, first: dict[str, Any], total: int) -> Body:
     intent = work.state.get("payment_intent", intent_id)
     if intent is None:
         payment = {"id": intent_id, "amount": total, "currency": first.get("currency", "usd"), "created": first.get("created")}
-        _, charge = payments.place(work, payment)
+        _, charge = placing.place(work, payment)
         assert charge is not None
         return charge
-    if intent["latest_charge"] is None:
+    charge_id = charges.of_intent(work.state, intent)
+    if charge_id is None:
         raise ValueError(f"{intent_id} has no charge")
-    return work.state.expect("charge", intent["latest_charge"])
+    return work.state.expect("charge", charge_id)
 
 
 def _made(work: Work, charge: Body, item: dict[str, Any]) -> str:

@@ -14,12 +14,13 @@ from typing import Any
 
 from deploy.sandbox.clock import Clock
 from deploy.sandbox.objects import Body, reveal_reference
+from deploy.sandbox.scopes import PLATFORM, is_live
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (
     seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, created INTEGER NOT NULL,
     charge TEXT, payment_intent TEXT, customer TEXT, type TEXT, source TEXT, hidden INTEGER NOT NULL DEFAULT 0,
-    body TEXT NOT NULL, extra TEXT NOT NULL DEFAULT '{}');
+    body TEXT NOT NULL, extra TEXT NOT NULL DEFAULT '{}', scope TEXT NOT NULL DEFAULT '');
 CREATE INDEX IF NOT EXISTS objects_order ON objects (kind, created, seq);
 CREATE INDEX IF NOT EXISTS objects_charge ON objects (charge, kind, created, seq) WHERE charge IS NOT NULL;
 CREATE INDEX IF NOT EXISTS objects_intent ON objects (payment_intent, kind, created, seq) WHERE payment_intent IS NOT NULL;
@@ -29,7 +30,7 @@ CREATE TABLE IF NOT EXISTS idempotency (
 CREATE INDEX IF NOT EXISTS idempotency_age ON idempotency (created_ms);
 CREATE TABLE IF NOT EXISTS requests (
     seq INTEGER PRIMARY KEY, op TEXT NOT NULL, time_ms INTEGER NOT NULL, idempotency_key TEXT, params TEXT NOT NULL,
-    payment_intent TEXT, answered TEXT, made TEXT, replayed INTEGER NOT NULL DEFAULT 0);
+    payment_intent TEXT, answered TEXT, made TEXT, replayed INTEGER NOT NULL DEFAULT 0, scope TEXT NOT NULL DEFAULT '');
 CREATE INDEX IF NOT EXISTS requests_intent ON requests (payment_intent, op, seq);
 CREATE TABLE IF NOT EXISTS faults (seq INTEGER PRIMARY KEY, body TEXT NOT NULL, times INTEGER);
 CREATE TABLE IF NOT EXISTS schedule (seq INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, id TEXT NOT NULL, action TEXT NOT NULL);
@@ -40,6 +41,8 @@ CREATE TABLE IF NOT EXISTS deliveries (
 CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (due_ms, seq) WHERE state = 'due';
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
+_SCOPED = ("objects", "requests")
+"""Tables that files of an earlier version have without the column `scope`."""
 TABLES = ("objects", "idempotency", "requests", "faults", "schedule", "deliveries")
 LINKS = ("charge", "payment_intent", "customer", "type", "source")
 
@@ -66,6 +69,8 @@ class State:
     """Reads and writes objects and settings. Safe to open on a file that a killed sandbox left behind.
 
     The file is locked while it is open: a second sandbox on it gets sqlite3.OperationalError.
+
+    `scope` says whose objects are seen and made (`deploy.sandbox.scopes`): those of the platform in test mode unless :meth:`acting_for` says otherwise.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,11 +78,32 @@ class State:
         self.db.executescript(
             "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=4000;" + _SCHEMA
         )
+        self._grow()
+        self.scope = PLATFORM
         self.next_due_ms: int | None = self._earliest()
         self.clock = Clock(self.setting("clock_shift_ms", 0))
 
     def close(self) -> None:
         self.db.close()
+
+    def _grow(self) -> None:
+        for table in _SCOPED:
+            if not any(row[1] == "scope" for row in self.db.execute(f"PRAGMA table_info({table})")):
+                self.db.execute(f"ALTER TABLE {table} ADD COLUMN scope TEXT NOT NULL DEFAULT ''")
+
+    @contextmanager
+    def acting_for(self, scope: str) -> Iterator[None]:
+        """Inside, objects are seen and made in another scope. Not to be awaited in."""
+        before, self.scope = self.scope, scope
+        try:
+            yield
+        finally:
+            self.scope = before
+
+    def scope_of(self, object_id: str) -> str:
+        """Whose an object is; the platform's for one that is not there."""
+        row = self.db.execute("SELECT scope FROM objects WHERE id = ?", (object_id,)).fetchone()
+        return PLATFORM if row is None else row[0]
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -98,9 +124,11 @@ class State:
         self.db.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, json.dumps(value)))
 
     def insert(self, body: Body, extra: dict[str, Any] | None = None, **links: str | None) -> None:
+        if "livemode" in body:
+            body["livemode"] = is_live(self.scope)
         self.db.execute(
-            "INSERT INTO objects (id, kind, created, charge, payment_intent, customer, type, source, body, extra) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO objects (id, kind, created, charge, payment_intent, customer, type, source, body, extra, scope) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 body["id"],
                 body["object"],
@@ -108,6 +136,7 @@ class State:
                 *(links.get(name) for name in LINKS),
                 dumps(body),
                 "{}" if extra is None else dumps(extra),
+                self.scope,
             ),
         )
 
@@ -118,13 +147,13 @@ class State:
         self.db.execute("UPDATE objects SET extra = ? WHERE id = ?", (dumps(extra), object_id))
 
     def find(self, kind: str, object_id: str) -> Stored | None:
-        row = self.db.execute("SELECT body, extra, kind FROM objects WHERE id = ?", (object_id,)).fetchone()
+        row = self.db.execute("SELECT body, extra, kind FROM objects WHERE id = ? AND scope = ?", (object_id, self.scope)).fetchone()
         if row is None or row[2] != kind:
             return None
         return Stored(self._load(row[0]), json.loads(row[1]))
 
     def get(self, kind: str, object_id: str) -> Body | None:
-        row = self.db.execute("SELECT body, kind FROM objects WHERE id = ?", (object_id,)).fetchone()
+        row = self.db.execute("SELECT body, kind FROM objects WHERE id = ? AND scope = ?", (object_id, self.scope)).fetchone()
         return None if row is None or row[1] != kind else self._load(row[0])
 
     def expect(self, kind: str, object_id: str) -> Body:
@@ -135,17 +164,19 @@ class State:
         return body
 
     def by_id(self, object_id: str) -> Body | None:
-        row = self.db.execute("SELECT body FROM objects WHERE id = ?", (object_id,)).fetchone()
+        row = self.db.execute("SELECT body FROM objects WHERE id = ? AND scope = ?", (object_id, self.scope)).fetchone()
         return None if row is None else self._load(row[0])
 
     def position(self, kind: str, object_id: str) -> tuple[int, int] | None:
         """Where an object stands in lists of its kind (newest first by created, then by insertion)."""
-        row = self.db.execute("SELECT created, seq FROM objects WHERE id = ? AND kind = ?", (object_id, kind)).fetchone()
+        row = self.db.execute(
+            "SELECT created, seq FROM objects WHERE id = ? AND kind = ? AND scope = ?", (object_id, kind, self.scope)
+        ).fetchone()
         return None if row is None else (row[0], row[1])
 
     def page(self, kind: str, links: dict[str, str | list[str]], page: Page) -> tuple[list[Body], bool]:
         """Newest first, and whether more follow in the direction asked for. Hidden refunds are left out."""
-        where, values = ["kind = ?", "hidden = 0"], [kind]
+        where, values = ["kind = ?", "hidden = 0", "+scope = ?"], [kind, self.scope]
         for name, value in links.items():
             choices = [value] if isinstance(value, str) else value
             where.append(f"{name} IN ({', '.join('?' * len(choices))})" if len(choices) > 1 else f"{name} = ?")
@@ -166,14 +197,29 @@ class State:
 
     def every(self, kind: str, **links: str) -> list[Body]:
         """All objects of a kind, oldest first, hidden ones too: the truth, not what a list shows."""
-        where = "".join(f" AND {name} = ?" for name in links)
-        rows = self.db.execute(f"SELECT body FROM objects WHERE kind = ?{where} ORDER BY seq", (kind, *links.values()))
+        return self._all("+scope = ? AND kind = ?", (self.scope, kind), links)
+
+    def everywhere(self, kind: str, **links: str) -> list[Body]:
+        """The same, whosever they are: of every account, in both modes."""
+        return self._all("kind = ?", (kind,), links)
+
+    def _all(self, where: str, values: tuple[str, ...], links: dict[str, str]) -> list[Body]:
+        narrowed = "".join(f" AND {name} = ?" for name in links)
+        rows = self.db.execute(f"SELECT body FROM objects WHERE {where}{narrowed} ORDER BY seq", (*values, *links.values()))
         return [self._load(row[0]) for row in rows]
 
+    def is_known_in(self, scope: str, object_id: str) -> bool:
+        return self.db.execute("SELECT 1 FROM objects WHERE id = ? AND scope = ?", (object_id, scope)).fetchone() is not None
+
     def payment_intent_of(self, object_id: str) -> str | None:
-        """The PaymentIntent that an object belongs to, by any id."""
+        """The PaymentIntent that an object belongs to, by any id; a charge without one stands for itself."""
         if object_id.startswith("pi_"):
             return object_id
+        return self.intent_of(object_id) or (
+            object_id if self.by_id(object_id) is not None and object_id.startswith(("ch_", "py_")) else None
+        )
+
+    def intent_of(self, object_id: str) -> str | None:
         row = self.db.execute("SELECT payment_intent FROM objects WHERE id = ?", (object_id,)).fetchone()
         return None if row is None else row[0]
 

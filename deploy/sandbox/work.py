@@ -6,8 +6,13 @@ from typing import Any
 from deploy.sandbox import objects
 from deploy.sandbox.objects import Body
 from deploy.sandbox.params import Params
+from deploy.sandbox.scopes import account_of
 from deploy.sandbox.state import State
 from deploy.sandbox.webhooks import Outbox
+
+
+def _balances(scope: str) -> str:
+    return f"balances {scope}" if scope else "balances"
 
 
 @dataclass(slots=True)
@@ -19,6 +24,19 @@ class Work:
     now: int
     request: dict[str, Any] = field(default_factory=lambda: {"id": None, "idempotency_key": None})
 
+    def balances(self) -> dict[str, int]:
+        """What the control API set as available in each currency, of the account that is acted for; a currency that is absent has always enough."""
+        return self.state.setting(_balances(self.state.scope), {})
+
+    def book(self, code: str, amount: int) -> None:
+        """Moves what was set for a currency; nothing where nothing was set."""
+        balances = self.balances()
+        if code in balances:
+            self.set_balances(balances | {code: balances[code] + amount})
+
+    def set_balances(self, balances: dict[str, int]) -> None:
+        self.state.set_setting(_balances(self.state.scope), balances)
+
     def emit(self, kind: str, subject: Body, previous: Body | None = None) -> None:
         """Records an event and, where a webhook is set, its delivery; in the caller's transaction."""
         body = objects.event(
@@ -29,6 +47,9 @@ class Work:
             pending_webhooks=int(self.outbox.wants(kind)),
             now=self.now,
         )
+        account = account_of(self.state.scope)
+        if account is not None:
+            body["account"] = account
         self.state.insert(body, type=kind)
         self.outbox.add(body["id"], kind, subject)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploy.sandbox import disputes, lives, payments, refunds
+from deploy.sandbox import disputes, lives, placing, refunds
 from deploy.sandbox.errors import StripeError
 from deploy.sandbox.faults import Faults
 from deploy.sandbox.state import State
@@ -65,7 +65,7 @@ def test_totals_are_the_sum_of_the_refunds(steps: list[tuple[str, object]]):
     with tempfile.TemporaryDirectory() as home:
         state = State(Path(home) / "sandbox.sqlite")
         call = Call(state, Outbox(state, Faults(state, ())), state.clock.now())
-        payments.place(call, {"id": "pi_x", "amount": 1200, "captured": CAPTURED, "currency": "usd"})
+        placing.place(call, {"id": "pi_x", "amount": 1200, "captured": CAPTURED, "currency": "usd"})
         for step in steps:
             with contextlib.suppress(StripeError, ValueError), state.transaction():
                 _do(call, step)
