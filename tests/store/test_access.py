@@ -32,19 +32,19 @@ def test_a_login_may_do_exactly_what_is_granted(migrated: World, login: str) -> 
         for row in migrated.rows("SELECT table_name, privilege_type FROM information_schema.role_table_grants WHERE grantee = %s", login)
     }
     columns = {
-        (row["table_name"], row["column_name"])
+        (row["table_name"], row["privilege_type"], row["column_name"])
         for row in migrated.rows(
-            "SELECT table_name, column_name FROM information_schema.column_privileges WHERE grantee = %s AND privilege_type = 'UPDATE'",
-            login,
+            "SELECT table_name, privilege_type, column_name FROM information_schema.column_privileges WHERE grantee = %s", login
         )
-        if (row["table_name"], "UPDATE") not in held
+        if (row["table_name"], row["privilege_type"]) not in held
     }
 
     granted, by_column = {("alembic_version", "SELECT")}, set()
     for table, rights in grants.GRANTS[login].items():
         for right in rights:
-            if right.startswith("UPDATE ("):
-                by_column |= {(table, column.strip()) for column in right[8:-1].split(",")}
+            what, of_columns, names = right.partition(" (")
+            if of_columns:
+                by_column |= {(table, what, column.strip()) for column in names.removesuffix(")").split(",")}
             else:
                 granted.add((table, right))
     assert held == granted
