@@ -73,9 +73,9 @@ async def test_field_19_events_that_come_before_the_answer_make_no_second_refund
     async def story() -> list[str]:
         return await whole.story(refund)
 
-    # The event is there first, and then our own answer, which finds the record made.
+    # The events are there before our own answer, twice; whichever is recorded first, the other finds the record made.
     told = await eventually(story, lambda found: "receipt" in found)
-    assert (told.count("to succeeded"), told[-1]) == (1, "receipt")
+    assert told.count("to succeeded") == 1
     await whole.assert_ended(refund, "succeeded", goods=goods, creates=1, returned=[4_000])
     await all_done(whole, goods, "refund.created", "charge.refunded")
     assert await external(whole, (await made(whole, goods))["id"]) == []
