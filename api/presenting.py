@@ -105,6 +105,7 @@ def refund(seen: Seen, *, run_url: str, texts: Mapping[str, str] | None, reads_t
         "final_at": row["final_at"],
         "request": _request(row),
         "terms": row["terms"],
+        "breakdown": breakdown(row["facts"].get("breakdown")) if row["facts"] else None,
         "sources": row["sources"],
         "policy": _policy(row),
         "decisions": [_decision(d) for d in row["decisions"] or ()],
@@ -131,14 +132,14 @@ def refund(seen: Seen, *, run_url: str, texts: Mapping[str, str] | None, reads_t
 def _request(row: Row) -> dict[str, Any]:
     """What was asked for, in the caller's own ids. The figures stay as asked although a revision changed the refund's own."""
     asked_in_words = row["details"]["kind"] == "ticket"
-    asked = row["first_facts"] or row
-    given = dict.fromkeys(("amount", "currency", "full", "reason")) if asked_in_words else asked
+    asked: Row = row["first_facts"] or row
+    given: Row = dict.fromkeys(("amount", "currency", "full", "reason")) if asked_in_words else asked
     return {
         "kind": row["details"]["kind"],
         "order_id": row["order_ref"],
         "customer_id": row["customer_ref"],
         "payment_id": row["processor_payment"],
-        "amount": None if given["full"] else given["amount"],
+        "amount": None if given["full"] or given.get("by_lines") else given["amount"],
         "currency": given["currency"],
         "full": given["full"],
         "reason": given["reason"],
@@ -148,9 +149,28 @@ def _request(row: Row) -> dict[str, Any]:
         | {"kind": row["requester_kind"]},
         "agent_id": row["agent_id"],
         "lines": row["details"].get("lines", []),
+        "shipping": row["details"].get("shipping", False),
         "metadata": row["details"].get("metadata", {}),
         "customer_authentication": row["details"].get("customer_authentication"),
         "has_message": row["has_text"],
+    }
+
+
+def breakdown(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What the named lines and shipping come to, part by part; ``None`` when none are named."""
+    if stored is None:
+        return None
+    return {
+        **_amount(stored["amount"], stored["currency"]),
+        "captured": stored["captured"],
+        "order_total": stored["order_total"],
+        "order_currency": stored["order_currency"],
+        "lines": [
+            {name: line[name] for name in ("id", "quantity", "ordered", "earlier", "amount", "tax", "discount", "left")}
+            | {"amount_text": str(Money(line["amount"], stored["currency"]))}
+            for line in stored["lines"]
+        ],
+        "shipping": stored["shipping"],
     }
 
 

@@ -89,9 +89,42 @@ class Asked(Shape):
     requester: Requester
     agent_id: str | None
     lines: list[dict[str, Any]]
+    shipping: bool
     metadata: dict[str, str]
     customer_authentication: dict[str, Any] | None
     has_message: bool
+
+
+class LinePart(Shape):
+    """What units of one line come to. Of `amount`, `tax` is tax; `discount` had been taken off before."""
+
+    id: str
+    quantity: Annotated[int, Field(description="Units that go back.")]
+    ordered: int
+    earlier: Annotated[int, Field(description="Units that went back before, or are about to.")]
+    amount: int
+    amount_text: str
+    tax: int
+    discount: int
+    left: Annotated[int, Field(description="What of the line's money is left afterwards.")]
+
+
+class ShippingPart(Shape):
+    """What the shipping comes to. Of `amount`, `tax` is tax; `discount` had been taken off before."""
+
+    amount: int
+    tax: int
+    discount: int
+
+
+class BreakdownView(Amounts):
+    """What the named lines and shipping come to: exactly the sum of the parts, allocated from what was captured."""
+
+    captured: int
+    order_total: Annotated[int, Field(description="What the order's lines and shipping come to, in `order_currency`.")]
+    order_currency: str
+    lines: list[LinePart]
+    shipping: ShippingPart | None
 
 
 class CheckView(Shape):
@@ -255,6 +288,7 @@ class RefundView(RefundSummary):
     final_at: AwareDatetime | None
     request: Asked
     terms: dict[str, Any] | None
+    breakdown: BreakdownView | None
     sources: Annotated[dict[str, str], Field(description="Where each field came from.")]
     policy: PolicyJudged | None
     decisions: list[DecisionMade]
@@ -337,6 +371,7 @@ class QuoteView(CodeInWords):
     outcome: Literal["proceed", "deny", "answer"]
     detail: str | None
     terms: QuotedTerms
+    breakdown: BreakdownView | None
     tier: int
     policy: QuotedPolicy
     checks: list[CheckView]

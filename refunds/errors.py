@@ -43,6 +43,11 @@ class Code(StrEnum):
     PAYMENT_NOT_FOUND = "PAYMENT_NOT_FOUND"
     AMBIGUOUS_PAYMENT = "AMBIGUOUS_PAYMENT"
     REFUND_NOT_FOUND = "REFUND_NOT_FOUND"
+    LINES_AND_FULL = "LINES_AND_FULL"
+    LINE_TWICE = "LINE_TWICE"
+    LINE_NOT_FOUND = "LINE_NOT_FOUND"
+    LINE_NOT_LEFT = "LINE_NOT_LEFT"
+    LINES_OF_SEVERAL_PAYMENTS = "LINES_OF_SEVERAL_PAYMENTS"
     ORDER_CONFLICT = "ORDER_CONFLICT"
     # people
     SELF_APPROVAL = "SELF_APPROVAL"
@@ -74,6 +79,9 @@ class Code(StrEnum):
     OUT_OF_SCOPE = "OUT_OF_SCOPE"
     OUTSIDE_WINDOW = "OUTSIDE_WINDOW"
     LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
+    LINES_NOT_PRICED = "LINES_NOT_PRICED"
+    LINES_COME_TO_NOTHING = "LINES_COME_TO_NOTHING"
+    LINES_NOT_RETURNED = "LINES_NOT_RETURNED"
     EXCEEDS_REFUNDABLE = "EXCEEDS_REFUNDABLE"
     ALREADY_REFUNDED = "ALREADY_REFUNDED"
     ALREADY_RETURNED = "ALREADY_RETURNED"
@@ -155,7 +163,9 @@ CATALOGUE: dict[Code, Meaning] = {
     _C.IDEMPOTENCY_KEY_REUSED: Meaning(422, "This Idempotency-Key was used with another body.", "Use a new key for a new refund."),
     _C.UNKNOWN_CURRENCY: Meaning(422, "The currency cannot be refunded here.", "Use the payment's currency, as a three-letter code."),
     _C.CURRENCY_MISMATCH: Meaning(422, "The currency is not the payment's.", "Ask in the payment's currency; nothing is converted."),
-    _C.AMOUNT_REQUIRED: Meaning(422, "Neither an amount nor full was given.", "Send amount with currency, or full: true."),
+    _C.AMOUNT_REQUIRED: Meaning(
+        422, "Neither an amount, full, lines nor shipping was given.", "Send one of them; an amount with its currency."
+    ),
     _C.AMOUNT_AND_FULL: Meaning(422, "Both an amount and full were given.", "Send one of the two."),
     _C.AMOUNT_NOT_INTEGER: Meaning(422, "The amount is not a JSON integer.", "Send minor units as an integer, such as 3000 for $30.00."),
     _C.AMOUNT_NOT_POSITIVE: Meaning(422, "The amount is not above zero.", "Ask for at least 1 minor unit, or full: true."),
@@ -170,6 +180,19 @@ CATALOGUE: dict[Code, Meaning] = {
         "Repeat with one of the named payments as payment_id.",
     ),
     _C.REFUND_NOT_FOUND: Meaning(404, "There is no such refund in sight of this key.", "Check the id and whose key it is."),
+    _C.LINES_AND_FULL: Meaning(
+        422, "Both lines or shipping and full were given.", "Send full: true for everything that is left, or the lines."
+    ),
+    _C.LINE_TWICE: Meaning(422, "The same line is named twice.", "Name it once, with the whole quantity."),
+    _C.LINE_NOT_FOUND: Meaning(404, "The order has no such line.", "Check the line's id against the order as it is recorded now."),
+    _C.LINE_NOT_LEFT: Meaning(
+        422, "It is more than what is left of a line, or of the shipping, to refund.", "Ask for at most the units that are left."
+    ),
+    _C.LINES_OF_SEVERAL_PAYMENTS: Meaning(
+        409,
+        "The order was paid in several payments, so no line belongs to one of them.",
+        "Ask by amount and payment_id, without lines.",
+    ),
     _C.ORDER_CONFLICT: Meaning(
         409,
         "The order contradicts what is recorded.",
@@ -190,6 +213,7 @@ CATALOGUE: dict[Code, Meaning] = {
         422, "The revision changes nothing.", "Change amount, payment or reason, or decide on the terms as they are."
     ),
     _C.TOO_LATE: Meaning(409, "It was already sent, or is over.", "Read the refund for how it stands."),
+    _C.NOT_PARKED: Meaning(409, "Only a parked refund can be settled by hand.", "Read the refund for how it stands."),
     _C.RECONCILIATION_REQUIRED: Meaning(
         409,
         "The database may have forgotten refunds, and no full reconciliation is done since.",
@@ -198,7 +222,6 @@ CATALOGUE: dict[Code, Meaning] = {
     _C.DISCREPANCY_CLOSED: Meaning(
         409, "This discrepancy is closed.", "If the difference is still there, the next reconciliation opens a new one."
     ),
-    _C.NOT_PARKED: Meaning(409, "Only a parked refund can be settled by hand.", "Read the refund for how it stands."),
     _C.SETTLEMENT_NOT_FOUND: Meaning(
         409, "The processor does not know this refund id.", "Check processor_refund_id in the processor's dashboard."
     ),
@@ -222,6 +245,13 @@ CATALOGUE: dict[Code, Meaning] = {
     ),
     _C.OUTSIDE_WINDOW: Meaning(0, "The return window is over.", "See the checks for its last instant."),
     _C.LIMIT_EXCEEDED: Meaning(0, "A limit over time is used up.", "See the checks for what is left and when."),
+    _C.LINES_NOT_PRICED: Meaning(
+        0, "The order's lines and shipping come to nothing, so they cannot tell what a part costs.", "Ask by amount, or send the prices."
+    ),
+    _C.LINES_COME_TO_NOTHING: Meaning(0, "Nothing was paid for these units.", "There is nothing to refund for them."),
+    _C.LINES_NOT_RETURNED: Meaning(
+        0, "Goods that must come back first were sent and have not come back.", "Record returned on the order's lines, then ask again."
+    ),
     _C.EXCEEDS_REFUNDABLE: Meaning(0, "It is more than is still refundable.", "Ask for at most the refundable amount shown."),
     _C.ALREADY_REFUNDED: Meaning(0, "Nothing of this payment is left to refund.", "Look at the payment's earlier refunds."),
     _C.ALREADY_RETURNED: Meaning(0, "The money went back through a lost dispute.", "Nothing more is due."),

@@ -18,7 +18,8 @@ from refunds.reasons import Reason
 class RequestFacts:
     """What is asked for. ``amount`` is in API units; ``amount_named_by_customer`` says that the authenticated customer named exactly this amount.
 
-    ``extracted`` is true when order, amount or reason were read from free text by a classifier instead of being given by the caller.
+    ``extracted`` is true when order, amount or reason were read from free text by a classifier instead of being given by the caller. ``by_lines`` says
+    that the amount was worked out from lines; ``lines_amount`` is what the named lines and shipping come to, ``None`` when none are named.
     """
 
     amount: int
@@ -32,16 +33,52 @@ class RequestFacts:
     customer_authenticated: bool
     extracted: bool = False
     possible_duplicate_of: str | None = None
+    by_lines: bool = False
+    lines_amount: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OrderFacts:
-    """The merchant's order. ``placed_at`` starts nothing by itself: the window counts from ``delivered_at``."""
+    """The merchant's order. ``placed_at`` starts nothing by itself: the window counts from ``delivered_at``.
+
+    ``total`` is what its lines and shipping come to, in ``currency``; ``None`` when the order has no lines.
+    """
 
     version: int
     placed_at: datetime | None
     delivered_at: datetime | None
     categories: tuple[str, ...] = ()
+    currency: str | None = None
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LineFacts:
+    """A line of the order that the request concerns: the named ones; when none are named, all, except for a request for shipping alone.
+
+    ``ordered`` units of it, of which ``asked`` are asked for now (``None`` when the request names an amount and no lines) and ``refunded`` were by earlier
+    requests by lines. ``shipped`` and ``returned`` are as the merchant recorded them, ``None`` when not known.
+    """
+
+    id: str
+    category: str
+    ordered: int
+    asked: int | None
+    refunded: int
+    shipped: int | None
+    returned: int | None
+
+    @property
+    def awaited(self) -> int | None:
+        """How many of the units that would then be refunded were sent and have not come back; ``None`` when nobody recorded it.
+
+        Units that were never sent need not come back. Where only what came back is recorded, all others count as sent.
+        """
+        refunded = self.ordered if self.asked is None else self.refunded + self.asked
+        if self.returned is None and self.shipped is None:
+            return None
+        kept = 0 if self.shipped is None else self.ordered - self.shipped
+        return max(0, refunded - kept - (self.returned or 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +133,7 @@ class Facts:
     payment: PaymentFacts
     customer: CustomerFacts
     reading: ReadingFacts | None = None
+    lines: tuple[LineFacts, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """The facts as JSON values (times as RFC 3339), for the record and for custom rules."""

@@ -39,6 +39,15 @@ Instant = Annotated[AwareDatetime, AfterValidator(_plausible)]
 
 CurrencyCode = Annotated[str, StringConstraints(min_length=3, max_length=3), AfterValidator(_known_currency)]
 Amount = Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)]
+UnitCount = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
+
+
+def _absent(value: object) -> bool:
+    return value in (None, 0)
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 class Strict(BaseModel):
@@ -48,13 +57,31 @@ class Strict(BaseModel):
 
 
 class OrderLine(Strict):
-    """One line: ``amount`` is its whole price in minor units of the order's currency, without tax."""
+    """One line: ``amount`` is its whole price in minor units of the order's currency, before ``discount`` and without ``tax``.
+
+    ``shipped`` and ``returned`` count its units that were sent and that came back; ``None`` is not known. Without ``tax`` it takes part in what the
+    order's tax has beyond the lines' own. What is not stated is not stored, so an order without any of it stays the same, byte by byte.
+    """
 
     id: ExternalId
     title: Annotated[CleanText, StringConstraints(max_length=500)] = ""
     category: Annotated[CleanText, StringConstraints(max_length=100)] = ""
     quantity: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 1
     amount: Amount
+    tax: Annotated[Amount | None, Field(exclude_if=_is_none)] = None
+    discount: Annotated[Amount, Field(exclude_if=_absent)] = 0
+    shipped: Annotated[UnitCount | None, Field(exclude_if=_is_none)] = None
+    returned: Annotated[UnitCount | None, Field(exclude_if=_is_none)] = None
+
+    @model_validator(mode="after")
+    def _of_what_there_is(self) -> Self:
+        if self.discount > self.amount:
+            raise ValueError("discount: a line's discount is at most its amount")
+        if self.shipped is not None and self.shipped > self.quantity:
+            raise ValueError("shipped: at most the line's quantity")
+        if self.returned is not None and self.returned > (self.quantity if self.shipped is None else self.shipped):
+            raise ValueError("returned: at most what was shipped, and at most the line's quantity")
+        return self
 
 
 class OrderPayment(Strict):
@@ -67,7 +94,11 @@ class OrderPayment(Strict):
 
 
 class Order(Strict):
-    """An order. Every PUT is a new version; terms name the version they were quoted on."""
+    """An order. Every PUT is a new version; terms name the version they were quoted on.
+
+    ``tax`` and ``discount`` are of the whole order: what lines state of either is part of it, and zero means that it is only what the lines state.
+    ``shipping`` is without tax. How they are spread over lines and shipping is said in :mod:`refunds.allocation`.
+    """
 
     customer_id: ExternalId
     customer_since: Instant | None = None
@@ -77,6 +108,7 @@ class Order(Strict):
     lines: Annotated[list[OrderLine], Field(max_length=1000)] = []
     tax: Amount = 0
     shipping: Amount = 0
+    discount: Annotated[Amount, Field(exclude_if=_absent)] = 0
     payments: Annotated[list[OrderPayment], Field(max_length=50)] = []
 
     @model_validator(mode="after")
@@ -87,6 +119,12 @@ class Order(Strict):
         lines = [line.id for line in self.lines]
         if len(set(lines)) != len(lines):
             raise ValueError("lines: each line id may be used once")
+        for name, whole in (("tax", self.tax), ("discount", self.discount)):
+            of_lines = sum(getattr(line, name) or 0 for line in self.lines)
+            if whole and of_lines > whole:
+                raise ValueError(f"{name}: the lines' come to {of_lines}, more than the order's {whole}, which includes them")
+        if self.lines and self.discount > (priced := sum(line.amount for line in self.lines) + self.shipping):
+            raise ValueError(f"discount: at most what lines and shipping come to, {priced}")
         placed: datetime | None = self.placed_at
         if placed and self.delivered_at and self.delivered_at < placed:
             raise ValueError("delivered_at is before placed_at")

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
+from refunds.allocation import Units
 from refunds.errors import Code, RefundError
 from refunds.money import Money, requested
 from refunds.orders import CleanText, ExternalId, Instant, ShortText, Strict
@@ -74,7 +75,11 @@ class _Asked(Strict):
 
 
 class RefundRequest(_Asked):
-    """``POST /v1/refunds``: a refund of exactly one payment, by amount or in full."""
+    """``POST /v1/refunds``: a refund of exactly one payment, by amount, in full, or by ``lines`` and ``shipping``.
+
+    Without an amount the lines are priced when it is quoted: from what was captured, by the order's version in force (:mod:`refunds.allocation`). With
+    one, the amount counts, and a person looks where the lines come to another. Either way their units count as gone back.
+    """
 
     order_id: ExternalId | None = None
     payment_id: ExternalId | None = None
@@ -83,6 +88,7 @@ class RefundRequest(_Asked):
     full: bool = False
     reason: Annotated[Reason | None, BeforeValidator(_in_scope)] = None
     lines: Annotated[list[RequestedLine], Field(max_length=1000)] = []
+    shipping: Annotated[bool, Field(strict=True)] = False
     message: LongText | None = None
 
     @model_validator(mode="after")
@@ -91,8 +97,15 @@ class RefundRequest(_Asked):
             raise RefundError(Code.INVALID_FIELD, "Name the order_id, the payment_id, or both.", field="order_id")
         if self.full and self.amount is not None:
             raise RefundError(Code.AMOUNT_AND_FULL, field="full")
-        if not self.full and self.amount is None:
+        if self.full and self.units:
+            raise RefundError(Code.LINES_AND_FULL, field="lines" if self.lines else "shipping")
+        if not self.full and self.amount is None and not self.units:
             raise RefundError(Code.AMOUNT_REQUIRED, field="amount")
+        named: set[str] = set()
+        for at, line in enumerate(self.lines):
+            if line.id in named:
+                raise RefundError(Code.LINE_TWICE, f"Line {line.id[:80]!r} is named twice.", field=f"lines.{at}.id")
+            named.add(line.id)
         if self.amount is not None and self.currency is None:
             raise RefundError(Code.UNKNOWN_CURRENCY, "An amount needs its currency.", field="currency")
         if self.amount is not None and self.currency is not None:
@@ -101,8 +114,13 @@ class RefundRequest(_Asked):
 
     @property
     def money(self) -> Money | None:
-        """The amount asked for, or ``None`` for a full refund."""
+        """The amount asked for, or ``None`` for a full refund and for one by lines alone."""
         return requested(self.amount, self.currency) if self.amount is not None and self.currency is not None else None
+
+    @property
+    def units(self) -> Units:
+        """What it names of the order's lines and shipping; false when it names nothing."""
+        return Units({line.id: line.quantity for line in self.lines}, self.shipping)
 
 
 class Ticket(_Asked):

@@ -9,13 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.classification import Classification, Intent, Proposal, Reading, Source
 from refunds.facts import CustomerFacts, Facts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
-from refunds.orders import Order
 from refunds.policy import Policy
 from refunds.processor import PaymentState, RefundState
 from refunds.reasons import Reason
 from refunds.refundable import Refundable
 from refunds.status import RESERVING, Status
 from store.changes import Change
+from store.lines import Priced
 from store.sql import Query, Row
 from store.tables import classifications, operations, orders, payments, processor_refunds, refunds, revisions
 
@@ -73,11 +73,13 @@ async def gather(
     extracted: bool,
     account_since: datetime | None,
     stored: StoredReading | None,
+    priced: Priced,
+    by_lines: bool,
 ) -> Facts:
     """Gather everything for one decision.
 
     ``currency`` is the one the request was made in, which the policy holds against what the processor says. ``asked_by_customer`` is false for terms
-    that a reviewer wrote: those need to be asked for anew.
+    that a reviewer wrote: those need to be asked for anew. ``priced`` is what the named lines come to, ``by_lines`` says that ``amount`` is just that.
     """
     row = change.row
     customer, duplicate = await _customer(
@@ -90,7 +92,8 @@ async def gather(
         account_since=account_since,
     )
     authenticated = "customer_authentication" in row["details"]
-    named = asked_by_customer and authenticated and not full and not extracted and row["agent_id"] is None and amount == row["amount"]
+    stated = asked_by_customer and not (full or extracted or by_lines)
+    named = stated and authenticated and row["agent_id"] is None and amount == row["amount"]
     return Facts(
         at=change.at,
         request=RequestFacts(
@@ -105,8 +108,17 @@ async def gather(
             customer_authenticated=authenticated,
             extracted=extracted,
             possible_duplicate_of=duplicate,
+            by_lines=by_lines,
+            lines_amount=priced.amount,
         ),
-        order=OrderFacts(order["version"], order["placed_at"], order["delivered_at"], Order.model_validate(order["body"]).categories),
+        order=OrderFacts(
+            version=order["version"],
+            placed_at=order["placed_at"],
+            delivered_at=order["delivered_at"],
+            categories=priced.order.categories,
+            currency=priced.order.currency,
+            total=priced.total,
+        ),
         payment=PaymentFacts(
             status=state.status,
             currency=state.currency,
@@ -119,6 +131,7 @@ async def gather(
         ),
         customer=customer,
         reading=None if stored is None else _reading(stored, row, order, extracted=extracted),
+        lines=priced.facts(full=full),
     )
 
 

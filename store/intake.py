@@ -16,7 +16,7 @@ from refunds.money import Money
 from refunds.people import Actor, PrincipalKind
 from refunds.requests import RefundRequest, Ticket
 from refunds.status import Status
-from store import orders
+from store import lines, orders
 from store.sql import Query, Row
 from store.tables import customers, ledger, refunds
 from store.texts import Texts
@@ -72,7 +72,8 @@ async def accept(
     """Store a request as a refund in status ``received``.
 
     Safe to call again with the same key and body: the same refund is returned. Raises what the call alone or ownership decides
-    (``ORDER_NOT_FOUND``, ``PAYMENT_NOT_FOUND``, ``AMBIGUOUS_PAYMENT``, ``CURRENCY_MISMATCH``, ``IDEMPOTENCY_KEY_REUSED``); nothing is stored then.
+    (``ORDER_NOT_FOUND``, ``PAYMENT_NOT_FOUND``, ``AMBIGUOUS_PAYMENT``, ``CURRENCY_MISMATCH``, ``IDEMPOTENCY_KEY_REUSED``, and what
+    :func:`store.lines.check` raises); nothing is stored then.
     """
     body_hash = request.body_hash()
     if (replay := await find_replay(connection, actor, key, body_hash)) is not None:
@@ -133,11 +134,7 @@ async def accept(
 async def _columns(connection: AsyncConnection, clock: Clock, request: RefundRequest | Ticket) -> dict[str, Any]:
     if isinstance(request, Ticket):
         return await _ticket_columns(connection, clock, request)
-    target = await orders.find_target(
-        connection, customer_ref=request.customer_id, order_ref=request.order_id, payment_ref=request.payment_id
-    )
-    money = request.money
-    check_currency(request.currency, money, target.payment["currency"])
+    target, money = await target_of(connection, request), request.money
     return {
         "customer_id": target.customer_id,
         "order_id": target.order["id"],
@@ -148,6 +145,21 @@ async def _columns(connection: AsyncConnection, clock: Clock, request: RefundReq
         "reason": request.reason.value if request.reason else None,
         "has_text": request.message is not None and bool(request.message.strip()),
     }
+
+
+async def target_of(connection: AsyncConnection, request: RefundRequest) -> orders.Target:
+    """The payment a request is about. Raises all that the call and the recorded order decide, as :func:`accept` does."""
+    try:
+        target = await orders.find_target(
+            connection, customer_ref=request.customer_id, order_ref=request.order_id, payment_ref=request.payment_id
+        )
+    except RefundError as error:
+        if error.code is Code.AMBIGUOUS_PAYMENT and request.units:  # naming one of them would not help
+            raise RefundError(Code.LINES_OF_SEVERAL_PAYMENTS, field="lines") from error
+        raise
+    await lines.check(connection, target.order, request.units)
+    check_currency(request.currency, request.money, target.payment["currency"])
+    return target
 
 
 def check_currency(stated: str | None, money: Money | None, of_payment: str) -> None:
@@ -190,14 +202,14 @@ async def _ticket_columns(connection: AsyncConnection, clock: Clock, ticket: Tic
 
 def _details(request: RefundRequest | Ticket) -> dict[str, Any]:
     body = request.model_dump(mode="json")
-    kept = ("customer_authentication", "metadata", "lines", "agent_session_id", "agent_model")
+    kept = ("customer_authentication", "metadata", "lines", "shipping", "agent_session_id", "agent_model")
     return {name: body[name] for name in kept if body.get(name)} | {"kind": "ticket" if isinstance(request, Ticket) else "refund"}
 
 
 def _sources(request: RefundRequest | Ticket, asker: Source) -> dict[str, str]:
     given = {
         name: asker.value
-        for name in ("order_id", "payment_id", "amount", "full", "currency", "reason", "lines", "message")
+        for name in ("order_id", "payment_id", "amount", "full", "currency", "reason", "lines", "shipping", "message")
         if getattr(request, name, None)
     }
     return {"customer": Source.SYSTEM_OF_RECORD.value, "payment": Source.SYSTEM_OF_RECORD.value} | given

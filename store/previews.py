@@ -1,6 +1,8 @@
 """What a request would come to, by the same facts and policy as the real thing, with nothing kept: the caller always rolls its transaction back."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -13,6 +15,7 @@ from refunds.reasons import Reason, processor_reason
 from refunds.refundable import Refundable
 from refunds.terms import OperationKind
 from store.changes import Change, read_refund
+from store.lines import BREAKDOWN, recorded
 from store.quoting import asked_at_first, judge
 from store.tables import customers
 
@@ -32,6 +35,7 @@ class Preview:
     policy_hash: str
     decision: PolicyDecision
     figures: Refundable
+    breakdown: Mapping[str, Any] | None
 
 
 async def preview(connection: AsyncConnection, clock: Clock, refund_id: str, state: PaymentState) -> Preview:
@@ -58,4 +62,5 @@ async def preview(connection: AsyncConnection, clock: Clock, refund_id: str, sta
         policy_hash=judged.force.hash,
         decision=judged.decision,
         figures=judged.figures,
+        breakdown=recorded(judged.breakdown).get(BREAKDOWN),
     )

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, insert, literal_column, select
+from sqlalchemy import bindparam, func, insert, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.allocation import NO_UNITS, Breakdown, Units
 from refunds.classification import Reading, Source
 from refunds.errors import Code, RefundError
 from refunds.facts import Check, Facts, PolicyDecision, Review, Rung
@@ -22,7 +23,7 @@ from refunds.refundable import Refundable
 from refunds.settings import Settings
 from refunds.status import Event, Status, allows
 from refunds.terms import OperationKind, Terms
-from store import policies
+from store import lines, policies
 from store.changes import SYSTEM, Change
 from store.claims import CLAIMS, claiming, fold
 from store.facts import UNREAD, StoredReading, gather, reading_of
@@ -35,7 +36,8 @@ from store.tables import customers, orders, payments, processor_binding, revisio
 class Asked:
     """What one quote is for. ``amount`` is ``None`` for what is left of the payment (``full``), or when nobody could tell how much.
 
-    ``author`` wrote these terms; ``by_customer`` says that they are the request itself and not a reviewer's revision of it.
+    ``author`` wrote these terms; ``by_customer`` says that they are the request itself and not a reviewer's revision of it. ``units`` are the order's
+    lines and shipping that the request names; ``by_lines`` says that they alone tell the amount.
     """
 
     payment_id: str
@@ -46,11 +48,13 @@ class Asked:
     by_customer: bool
     reason_by_fraud_role: bool = False
     extracted: bool = False
+    units: Units = NO_UNITS
+    by_lines: bool = False
 
 
 def asked_at_first(change: Change, stored: StoredReading | None, payment_id: str) -> Asked:
     """What the request itself asks for: the caller's fields, or for a ticket what the reader found."""
-    row = change.row
+    row, units = change.row, lines.units_of(change["details"])
     asked = Asked(
         payment_id=payment_id,
         amount=row["amount"],
@@ -58,6 +62,8 @@ def asked_at_first(change: Change, stored: StoredReading | None, payment_id: str
         reason=Reason(row["reason"]) if row["reason"] else None,
         author=row["requester_id"],
         by_customer=True,
+        units=units,
+        by_lines=bool(units) and row["amount"] is None and not row["full"],
     )
     if row["details"]["kind"] != "ticket":
         return asked
@@ -77,17 +83,24 @@ def _amount_read(reading: Reading | None, currency: str | None) -> int | None:
 
 def asked_again(change: Change, revision: Row) -> Asked:
     """What to quote when terms lapsed or the payment changed meanwhile: the same wish by the same author."""
-    row = change.row
+    row, by_lines = change.row, _priced_by_lines(change)
     return Asked(
         payment_id=row["payment_id"],
-        amount=None if row["full"] else row["amount"],
+        amount=None if row["full"] or by_lines else row["amount"],
         full=row["full"],
         reason=Reason(row["reason"]) if row["reason"] else None,
         author=revision["author_id"],
         by_customer=revision["author_id"] == row["requester_id"],
         reason_by_fraud_role=row["reason_by_fraud_role"],
         extracted=row["details"]["kind"] == "ticket",
+        units=lines.units_of(row["details"]),
+        by_lines=by_lines,
     )
+
+
+def _priced_by_lines(change: Change) -> bool:
+    """Whether the present amount was worked out from lines: then it is worked out again with every quote, until a person states another."""
+    return change["sources"].get("amount") == Source.SYSTEM_OF_RECORD.value
 
 
 def ladder_for_people(policy: Policy) -> Review:
@@ -101,7 +114,8 @@ def ladder_for_people(policy: Policy) -> Review:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One judgement: what it rests on and what the policy makes of it. ``account`` is the processor account this database is bound to."""
+    """One judgement: what it rests on and what the policy makes of it. ``account`` is the processor account this database is bound to, ``breakdown`` what
+    the named lines come to."""
 
     force: policies.InForce
     order: Row
@@ -109,12 +123,15 @@ class Judged:
     figures: Refundable
     facts: Facts
     decision: PolicyDecision
+    breakdown: Breakdown | None = None
 
 
+_siblings = payments.alias("siblings")
 _ORDER = Query(
     select(
         orders,
         payments.c.currency.label("recorded_currency"),
+        select(func.count()).where(_siblings.c.order_id == orders.c.id).scalar_subquery().label("payments"),
         select(processor_binding.c.account).scalar_subquery().label("account"),
     )
     .join(payments, payments.c.order_id == orders.c.id)
@@ -146,8 +163,10 @@ async def judge(
         newest = await policies.IN_FORCE.ask(connection, at=change.at)
         ordered = await _ORDER.ask(connection, payment=asked.payment_id)
         claimed = await CLAIMS.ask(connection, **claiming(asked.payment_id, besides=change.id))
+        taken = await lines.TAKEN.ask(connection, **claiming(asked.payment_id, besides=change.id))
     force = await policies.parsed(connection, await newest.first())
     order, figures = await ordered.one(), fold(state, await claimed.all())
+    priced = lines.price(order, asked.units, state, await taken.all())
     if asked.amount is not None:
         requested(asked.amount, order["recorded_currency"])
     facts = await gather(
@@ -158,7 +177,7 @@ async def judge(
         payment_id=asked.payment_id,
         state=state,
         figures=figures,
-        amount=figures.remaining if asked.full else asked.amount or 0,
+        amount=figures.remaining if asked.full else (priced.amount if asked.by_lines else asked.amount) or 0,
         currency=order["recorded_currency"],
         full=asked.full,
         reason=asked.reason,
@@ -166,18 +185,29 @@ async def judge(
         extracted=asked.extracted,
         account_since=account_since,
         stored=stored,
+        priced=priced,
+        by_lines=asked.by_lines,
     )
     decision = evaluate(force.policy, facts)
     if state.raw_status == MISSING:
         why = "The processor does not know this payment."
         decision = replace(decision, outcome="deny", code=Code.PAYMENT_MISSING.value, explanation=why)
+    elif priced.refusal is not None and _stands(priced.refusal, asked, decision):
+        why = priced.refusal
+        decision = replace(decision, outcome="deny", consent=False, review=None, code=why.code.value, explanation=why.detail)
     elif asked.amount is None and not asked.full and decision.code == Code.AMOUNT_NOT_POSITIVE:
         # Nobody said how much, so it cannot be denied for that: a person states it first.
         decision = replace(decision, outcome="proceed", code=None)
     elif decision.outcome == "answer" and not allows(change.status, Event.ANSWER):
         # It was no mere question when it was first judged, so a person says what it is.
         decision = replace(decision, outcome="proceed", tier=3, review=ladder_for_people(force.policy))
-    return Judged(force, order, order["account"], figures, facts, decision)
+    return Judged(force, order, order["account"], figures, facts, decision, priced.breakdown)
+
+
+def _stands(refusal: RefundError, asked: Asked, decision: PolicyDecision) -> bool:
+    """Whether lines that cannot be refunded deny the request: unless a person stated the amount, or the policy denies it for what weighs more."""
+    by_amount = decision.code is None or decision.code == Code.AMOUNT_NOT_POSITIVE
+    return (asked.by_customer or asked.by_lines) and (decision.outcome != "deny" or by_amount)
 
 
 async def quote(
@@ -231,7 +261,7 @@ async def _write(
         "terms_hash": terms.hash if terms else None,
         "policy_version": judged.force.version,
         "policy_hash": judged.force.hash,
-        "facts": _recorded(facts),
+        "facts": _recorded(facts) | lines.recorded(judged.breakdown),
         "decision": decision.plain(),
         "author_id": asked.author,
         "loosened": await _loosened(connection, change, asked, facts),
@@ -369,7 +399,10 @@ async def _loosened(connection: AsyncConnection, change: Change, asked: Asked, f
 
 def _sources(asked: Asked) -> dict[str, str]:
     if not asked.by_customer:
-        return {"amount": Source.PERSON.value, "payment": Source.PERSON.value, "reason": Source.PERSON.value}
+        amount = Source.SYSTEM_OF_RECORD if asked.by_lines else Source.PERSON
+        return {"amount": amount.value, "payment": Source.PERSON.value, "reason": Source.PERSON.value}
+    if asked.by_lines:
+        return {"amount": Source.SYSTEM_OF_RECORD.value}
     if asked.extracted:
         return {name: Source.MODEL.value for name, value in (("amount", asked.amount), ("reason", asked.reason)) if value}
     return {}
@@ -395,12 +428,15 @@ async def resolve_revision(connection: AsyncConnection, change: Change, body: di
         raise RefundError(Code.CURRENCY_MISMATCH, f"The payment is in {payment['currency']}.", field="currency")
     full = bool(body.get("full")) or (body.get("amount") is None and bool(change["full"]))
     reason = body.get("reason") or change["reason"]
+    by_lines = body.get("amount") is None and not full and _priced_by_lines(change)
     return Asked(
         payment_id=payment_id,
-        amount=None if full else body.get("amount") or change["amount"],
+        amount=None if full or by_lines else body.get("amount") or change["amount"],
         full=full,
         reason=Reason(reason) if reason else None,
         author=author,
         by_customer=False,
         reason_by_fraud_role=by_fraud_role if body.get("reason") else bool(change["reason_by_fraud_role"]),
+        units=NO_UNITS if full else lines.units_of(change["details"]),
+        by_lines=by_lines,
     )

@@ -10,13 +10,13 @@ from api import presenting
 from api.bodies import parse
 from api.calls import Call, TheCall
 from api.contract import errors, takes
-from api.routes.refunds import MONEY_CODES
+from api.routes.refunds import LINE_CODES, MONEY_CODES
 from api.schemas import QuoteView
 from refunds.errors import Code, RefundError
 from refunds.people import Role
 from refunds.processor import PaymentState
 from refunds.requests import RefundRequest
-from store import intake, orders, previews, snapshots
+from store import intake, previews, snapshots
 from store.previews import Preview
 
 router = APIRouter(prefix="/v1", tags=["refunds"])
@@ -32,7 +32,15 @@ class _NothingIsKept(Exception):
     summary="What a refund would come to",
     responses={
         200: {"model": QuoteView},
-        **errors(Code.ORDER_NOT_FOUND, Code.PAYMENT_NOT_FOUND, Code.AMBIGUOUS_PAYMENT, Code.PROCESSOR_UNAVAILABLE, *MONEY_CODES, body=True),
+        **errors(
+            Code.ORDER_NOT_FOUND,
+            Code.PAYMENT_NOT_FOUND,
+            Code.AMBIGUOUS_PAYMENT,
+            Code.PROCESSOR_UNAVAILABLE,
+            *MONEY_CODES,
+            *LINE_CODES,
+            body=True,
+        ),
     },
     openapi_extra=takes(RefundRequest),
 )
@@ -41,10 +49,7 @@ async def quote(call: TheCall) -> Response:
     raw = await call.body()
     async with call.noticing_mismatch(), call.begin(Role.REQUESTER) as connection:
         request = parse(RefundRequest, raw)
-        target = await orders.find_target(
-            connection, customer_ref=request.customer_id, order_ref=request.order_id, payment_ref=request.payment_id
-        )
-        intake.check_currency(request.currency, request.money, target.payment["currency"])
+        target = await intake.target_of(connection, request)
     state = await _reading(call, target.payment["id"])
     preview = await _preview(call, request, state)
     return presenting.answer(_shown(preview, state, unread=bool(request.message)))
@@ -105,6 +110,7 @@ def _shown(preview: Preview, state: PaymentState, *, unread: bool) -> dict[str, 
             "reason": preview.reason,
             "processor_reason": preview.processor_reason,
         },
+        "breakdown": presenting.breakdown(preview.breakdown),
         "tier": decision.tier,
         "policy": {"version": preview.policy_version, "hash": preview.policy_hash, "text": decision.policy_text},
         "checks": [{"id": c.id, "text": c.text, "observed": c.observed, "limit": c.limit, "result": c.result} for c in decision.checks],

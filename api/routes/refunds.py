@@ -48,13 +48,20 @@ MONEY_CODES = (
     Code.AMOUNT_NOT_SENDABLE,
     Code.OUT_OF_SCOPE,
 )
+LINE_CODES = (
+    Code.LINES_AND_FULL,
+    Code.LINE_TWICE,
+    Code.LINE_NOT_FOUND,
+    Code.LINE_NOT_LEFT,
+    Code.LINES_OF_SEVERAL_PAYMENTS,
+)
 
 
 @router.post(
     "/refunds",
     status_code=201,
     summary="Ask for a refund of one payment",
-    responses={**_FIRST_ANSWERS, **errors(*_ASKING, *MONEY_CODES, body=True)},
+    responses={**_FIRST_ANSWERS, **errors(*_ASKING, *MONEY_CODES, *LINE_CODES, body=True)},
     openapi_extra=takes(RefundRequest) | KEY_HEADER,
 )
 async def ask(call: TheCall) -> Response:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from refunds.clock import rfc3339
-from refunds.errors import Code
+from refunds.errors import CATALOGUE, Code
 from refunds.facts import Facts
 from refunds.money import Money, format_money
 from refunds.policy.findings import DENY, REVIEW, Case, Finding
@@ -146,6 +146,47 @@ def window(policy: Policy, facts: Facts) -> Finding:
     return case.passed() if asked <= last else case.deny(Code.OUTSIDE_WINDOW, policy.texts.outside_window)
 
 
+def lines_amount(policy: Policy, facts: Facts) -> Finding:
+    """Named lines and a stated amount say the same, or a person says which of them is meant."""
+    request = facts.request
+    text, limit = "The amount is what the named lines and shipping come to.", "no lines named"
+    if request.lines_amount is None:
+        return Case("lines_amount", text, _shown(request.amount, facts), limit).passed()
+    case = Case("lines_amount", text, _shown(request.amount, facts), _shown(request.lines_amount, facts))
+    return case.passed() if request.amount == request.lines_amount else case.review(signal="lines_amount")
+
+
+def lines_captured(policy: Policy, facts: Facts) -> Finding:
+    """Where more or less was taken than the order comes to, a part of it is a part of what was taken, and a person looks (field report 46)."""
+    payment, order = facts.payment, facts.order
+    taken = payment.capturable if payment.status is PaymentStatus.AUTHORISED else payment.captured
+    shown = _shown(taken, facts) if payment.currency == facts.request.currency else f"{taken} {payment.currency}"
+    text = "What was captured is what the order's lines and shipping come to."
+    if facts.request.lines_amount is None or order.total is None or order.currency is None:
+        return Case("lines_captured", text, shown, "no lines named").passed()
+    case = Case("lines_captured", text, shown, format_money(Money(order.total, order.currency)))
+    as_ordered = (taken, payment.currency) == (order.total, order.currency)
+    return case.passed() if as_ordered else case.review(signal="lines_captured")
+
+
+def lines_returned(policy: Policy, facts: Facts) -> Finding:
+    """Goods of some categories come back before they are refunded; where it is not said which units are refunded, or what was sent, a person looks."""
+    required = policy.returns.require_return_for
+    concerned = [line for line in facts.lines if line.category in required]
+    known = [line.awaited for line in concerned]
+    awaited = sum(units or 0 for units in known)
+    observed = f"{awaited} units sent and not come back" + (", others not recorded" if None in known else "")
+    case = Case(
+        "lines_returned",
+        "Goods that must come back first were not sent, or came back.",
+        observed if concerned else "none of such goods",
+        f"for {', '.join(required)}" if required else "no goods must come back",
+    )
+    if awaited and all(line.asked is not None for line in concerned):
+        return case.by(policy.returns.not_returned, Code.LINES_NOT_RETURNED, CATALOGUE[Code.LINES_NOT_RETURNED].meaning)
+    return case.review(signal="lines_returned") if awaited or None in known else case.passed()
+
+
 def largest(policy: Policy, facts: Facts) -> Finding:
     """The most that one refund may be."""
     amount, ceilings = facts.request.amount, policy.currencies.get(facts.request.currency)
@@ -260,6 +301,9 @@ CHECKS: tuple[Check, ...] = (
     channel,
     reason,
     window,
+    lines_amount,
+    lines_captured,
+    lines_returned,
     largest,
     ceiling,
     customer_authentication,

@@ -88,10 +88,12 @@ def sample_policy() -> Policy:
 def policy_hash(policy: Policy | str) -> str:
     """SHA-256 of a policy's content (or of the content of its text) in lower-case hex.
 
-    Comments, the order of names and the spelling of lengths of time do not matter. Raises :class:`PolicyError` for text that is no policy.
+    Comments, the order of names and the spelling of lengths of time do not matter. A part that a later version added counts only where it is used, so that
+    a recorded hash stays what it was. Raises :class:`PolicyError` for text that is no policy.
     """
     policy = load_policy(policy) if isinstance(policy, str) else policy
-    return canonical_hash(policy.model_dump(mode="json"))
+    unused = {"returns"} if not policy.returns.require_return_for else None
+    return canonical_hash(policy.model_dump(mode="json", exclude=unused))
 
 
 def _dotted(path: Path) -> str:
@@ -181,6 +183,7 @@ def _contradictions(policy: Policy) -> Iterator[tuple[Path, str, str]]:
     yield from _ceilings(policy)
     yield from _ladders(policy)
     yield from _rules(policy)
+    yield from _returns(policy)
     if not policy.currencies:
         yield ("currencies",), "no currency is named", "Name at least one with its ceilings, or nothing could go without a manager."
     if not policy.reasons.accepted and policy.reasons.not_given == "deny":
@@ -239,6 +242,15 @@ def _ladders(policy: Policy) -> Iterator[tuple[Path, str, str]]:
                 )
             if at and rung.role.rank < ladder.rungs[at - 1].role.rank:
                 yield ("review", name, "rungs", at, "role"), "silence would climb down", "Use the role of the rung before, or a higher one."
+
+
+def _returns(policy: Policy) -> Iterator[tuple[Path, str, str]]:
+    categories = policy.returns.require_return_for
+    if policy.returns.model_fields_set and not categories:
+        yield ("returns",), "no category is named that must come back", "Add require_return_for with at least one, or remove this part."
+    for at, category in enumerate(categories):
+        if category in categories[:at]:
+            yield ("returns", "require_return_for", at), f"{category} is there twice", "Name it once."
 
 
 def _rules(policy: Policy) -> Iterator[tuple[Path, str, str]]:

@@ -131,6 +131,16 @@ class Windows(Part):
         return min((self.categories.get(c, self.default_days) for c in categories), default=self.default_days)
 
 
+class Returns(Part):
+    """The categories of goods that must have come back before they are refunded, and what happens when some were sent and have not.
+
+    Where nobody recorded what was sent and came back, a person looks, whatever ``not_returned`` says.
+    """
+
+    require_return_for: tuple[Annotated[str, Field(min_length=1, max_length=100)], ...] = ()
+    not_returned: Stricter = "review"
+
+
 class Reasons(Part):
     """The reasons that are accepted, and what happens with any other and with none."""
 
@@ -234,6 +244,7 @@ class Policy(Part):
     review: dict[Name, Ladder]
     currencies: dict[Annotated[str, Field(pattern=r"^[A-Z]{3}$")], Ceilings]
     windows: Windows
+    returns: Returns = Returns()
     reasons: Reasons
     channels: Channels
     requesters: Requesters

@@ -1,7 +1,8 @@
 """Custom rules: conditions in CEL (https://cel.dev) over the facts.
 
-A condition sees ``request``, ``order``, ``payment``, ``customer``, ``reading`` (with the names of :mod:`refunds.facts`) and ``at``; times are RFC 3339 text, to be
-turned into times with ``timestamp(...)``. It cannot ask for the time or anything else outside the facts, so the same facts always give the same answer.
+A condition sees ``request``, ``order``, ``payment``, ``customer``, ``reading`` (with the names of :mod:`refunds.facts`), the list ``lines`` and ``at``;
+times are RFC 3339 text, to be turned into times with ``timestamp(...)``. It cannot ask for the time or anything else outside the facts, so the same
+facts always give the same answer.
 """
 
 import re
@@ -12,7 +13,7 @@ from typing import Any
 
 import cel
 
-from refunds.facts import CustomerFacts, Facts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
+from refunds.facts import CustomerFacts, Facts, LineFacts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
 
 FACTS: dict[str, frozenset[str]] = {
     name: frozenset(f.name for f in fields(kind))
@@ -22,13 +23,16 @@ FACTS: dict[str, frozenset[str]] = {
         ("payment", PaymentFacts),
         ("customer", CustomerFacts),
         ("reading", ReadingFacts),
+        ("lines", LineFacts),
     )
 }
-"""Every group of facts and the names in it."""
+"""Every group of facts and the names in it; ``lines`` is a list whose members have them."""
 
 _TEXT = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'')
 _FACT = re.compile(r"\b(" + "|".join(FACTS) + r")\s*\.\s*([A-Za-z_]\w*)")
 _BOUND = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
+_OF_LIST = frozenset({"all", "exists", "exists_one", "map", "filter", "size"})
+_OVER_LINES = re.compile(r"\blines\s*\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
 _TYPES = frozenset({"int", "uint", "double", "bool", "string", "bytes", "list", "map", "null_type"})
 _FUNCTIONS = frozenset(
     {"size", "contains", "startsWith", "endsWith", "matches", "int", "uint", "double", "string", "bytes", "type", "dyn"}
@@ -130,8 +134,14 @@ def faults(condition: str) -> list[tuple[str, str]]:
         if name not in known:
             problems.append((f"there is no fact {name}", f"Use one of: {', '.join([*FACTS, 'at'])}."))
     for group, name in _FACT.findall(bare):
-        if name not in FACTS[group] and group not in bound:
+        if group == "lines" and name not in _OF_LIST:
+            problems.append((f"lines is a list and has no {name} of its own", "Write lines.exists(x, x.shipped > x.returned)."))
+        elif group != "lines" and name not in FACTS[group] and group not in bound:
             problems.append((f"there is no fact {group}.{name}", f"Use one of: {', '.join(sorted(FACTS[group]))}."))
+    for line in set(_OVER_LINES.findall(bare)):
+        for name in re.findall(rf"\b{line}\s*\.\s*([A-Za-z_]\w*)(?!\w*\s*\()", bare):
+            if name not in FACTS["lines"]:
+                problems.append((f"a line has no {name}", f"Use one of: {', '.join(sorted(FACTS['lines']))}."))
     for name in program.functions():
         if name[0].isalpha() and name not in _FUNCTIONS:
             problems.append((f"there is no function {name}", f"Use one of: {', '.join(sorted(_FUNCTIONS))}."))

@@ -1,0 +1,116 @@
+"""Refunds by line: which units of an order earlier refunds took, and what the named ones come to. Read it only with the payment locked.
+
+An order's lines can only be refunded while it has one payment, so that payment's lock is the lock of its lines.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import ARRAY, Text, any_, bindparam, literal_column, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.allocation import Breakdown, Earlier, Units, break_down, check_units, weigh
+from refunds.errors import Code, RefundError
+from refunds.facts import LineFacts
+from refunds.orders import Order
+from refunds.processor import PaymentState, PaymentStatus
+from store import orders
+from store.sql import Query, Row
+from store.tables import refunds, revisions
+
+BREAKDOWN = "breakdown"
+"""Where a revision keeps its breakdown, beside the facts it was judged on."""
+
+TAKEN = Query(
+    select(revisions.c.facts[literal_column(f"'{BREAKDOWN}'", Text)].label(BREAKDOWN))
+    .join(refunds, (revisions.c.refund_id == refunds.c.id) & (revisions.c.revision == refunds.c.revision))
+    .where(
+        revisions.c.payment_id == bindparam("payment"),
+        refunds.c.status == any_(bindparam("claiming", type_=ARRAY(Text))),
+        refunds.c.id != bindparam("besides"),
+        revisions.c.facts.has_key(literal_column(f"'{BREAKDOWN}'", Text)),
+    )
+)
+"""The breakdowns of the refunds that reserve or have returned money of a payment: those of :data:`store.claims.CLAIMS` that name lines, asked
+with :func:`store.claims.claiming`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """What a request's units come to: a ``breakdown``, or why there is none (``refusal``); neither when it names no units.
+
+    ``total`` is what the order's lines and shipping come to, ``None`` without lines. ``earlier`` is what other refunds took.
+    """
+
+    order: Order
+    units: Units
+    earlier: Earlier
+    total: int | None
+    breakdown: Breakdown | None = None
+    refusal: RefundError | None = None
+
+    @property
+    def amount(self) -> int | None:
+        """The sum of the breakdown."""
+        return None if self.breakdown is None else self.breakdown.amount
+
+    def facts(self, *, full: bool) -> tuple[LineFacts, ...]:
+        """The lines that the request concerns, as a policy may ask about them."""
+        named = self.units.lines
+        concerned = [line for line in self.order.lines if not self.units or line.id in named]
+        return tuple(
+            LineFacts(
+                id=line.id,
+                category=line.category,
+                ordered=line.quantity,
+                asked=named[line.id] if self.units else max(0, line.quantity - self.earlier.units(line.id)) if full else None,
+                refunded=self.earlier.units(line.id),
+                shipped=line.shipped,
+                returned=line.returned,
+            )
+            for line in concerned
+        )
+
+
+def units_of(details: Row) -> Units:
+    """What a stored request names of its order's lines and shipping."""
+    return Units({line["id"]: line["quantity"] for line in details.get("lines", ())}, bool(details.get("shipping")))
+
+
+def price(order_row: Row, units: Units, state: PaymentState, taken: Sequence[Row]) -> Priced:
+    """Work out what units come to, by the order's version in force and what the live reading says was captured (for a payment that is only authorised,
+    what can be captured: that is what a release gives back). ``taken`` are the rows of :data:`TAKEN`.
+
+    What makes it impossible is kept as ``refusal`` for the caller to judge.
+    """
+    order, earlier = Order.model_validate(order_row["body"]), Earlier.of(row[BREAKDOWN] for row in taken)
+    lines, shipping = weigh(order)
+    priced = Priced(order, units, earlier, sum(part.amount for part in (*lines, shipping)) if lines else None)
+    if not units:
+        return priced
+    captured = state.capturable if state.status is PaymentStatus.AUTHORISED else state.captured
+    try:
+        if order_row["payments"] > 1:
+            raise RefundError(Code.LINES_OF_SEVERAL_PAYMENTS, field="lines")
+        breakdown = break_down(order, captured, order_row["recorded_currency"], units, earlier)
+    except RefundError as error:
+        return Priced(order, units, earlier, priced.total, refusal=error)
+    return Priced(order, units, earlier, priced.total, breakdown)
+
+
+async def check(connection: AsyncConnection, order: Row, units: Units) -> None:
+    """Refuse what the order alone makes impossible, before anything is stored.
+
+    Raises ``LINES_OF_SEVERAL_PAYMENTS``, ``LINE_NOT_FOUND``, ``LINE_NOT_LEFT``.
+    """
+    if not units:
+        return
+    if len(await orders.payments_of(connection, order["id"])) > 1:
+        raise RefundError(Code.LINES_OF_SEVERAL_PAYMENTS, field="lines")
+    check_units(Order.model_validate(order["body"]), units)
+
+
+def recorded(breakdown: Breakdown | None) -> dict[str, Any]:
+    """A breakdown as a revision keeps it, nothing when there is none."""
+    return {} if breakdown is None else {BREAKDOWN: asdict(breakdown)}
