@@ -1,5 +1,6 @@
 """The sweep against the sandbox, with the same look at payments that any hint leads to: what it imports, adopts, records late, and leaves to a person."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -247,3 +248,28 @@ async def test_a_place_the_processor_has_forgotten_is_no_end(books: Books) -> No
     ended = await books.carried(run)
     assert (ended.is_over, figures(ended)) == (True, (1, 3, 0, 0))
     assert (await shop.row(refund_id))["status"] == "succeeded"
+
+
+async def test_sweeps_beside_refunds_that_are_being_submitted_find_nothing_that_is_not_so(
+    database: FreshDatabase, sandbox: Sandbox
+) -> None:
+    """Without any grace: what a sweep sees before its receipt is stored is adopted, the receipt that comes second changes nothing."""
+    async with opening(database, sandbox) as open_shop:
+        shop = await open_shop(reconcile_grace_s=0.001)
+        books = Books(shop)
+        intents = [await shop.paid() for _ in range(10)]
+        refunds = [await shop.approved(intent) for intent in intents]
+        for intent in intents[::2]:
+            await shop.fault("refund.create", {"kind": "hang", "ms": 400}, intent=intent)
+        submitting = asyncio.gather(*(shop.submitted(refund_id) for refund_id in refunds))
+        sweeps = 0
+        while not submitting.done() or sweeps < 3:
+            assert (await books.carried(await books.begun())).is_over
+            sweeps += 1
+        assert {found.status for found in await submitting} == {"succeeded"}
+
+        assert await books.found() == []
+        assert [await shop.asked_and_made(intent) for intent in intents] == [(1, 1)] * 10
+        assert [(await shop.moves(refund_id)).count("succeeded") for refund_id in refunds] == [1] * 10
+        last = await books.carried(await books.begun())
+        assert figures(last) == (10, 0, 0, 0)
