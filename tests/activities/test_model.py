@@ -4,124 +4,47 @@ The steps are the real ones over PostgreSQL; the processor is one in memory that
 held against that truth. The order of things is hypothesis's; the same on every run.
 """
 
-import asyncio
-import itertools
-from collections.abc import Awaitable
-from contextlib import ExitStack
-from dataclasses import replace
 from datetime import timedelta
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
-from psycopg.rows import dict_row
-from temporalio.exceptions import ApplicationError
-from temporalio.testing import ActivityEnvironment
+from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 
-from activities.observe import Observer
 from activities.reconcile import Reconcile
 from activities.settle import Settle
-from activities.submit import Submit
 from deploy.local.postgres import PostgresServer
-from refunds.errors import Code, RefundError
-from refunds.messages import StepInput
-from refunds.points import Crashed
-from refunds.processor import DisputeState, PaymentStatus, RefundState
+from refunds.errors import Code
+from refunds.processor import DisputeState, RefundState
 from refunds.status import BEFORE_OPERATION, TRANSITIONS, Event, Status
-from store import claims, controls, decisions, intake, previews
-from store.observing import Observing
-from store.settling import Settling
-from tests.activities.memory_processor import Fate, Held, MemoryProcessor
-from tests.conftest import FreshDatabase
-from tests.store.world import FixedClock, World
+from tests.activities.memory_processor import Fate
+from tests.activities.merchant import CAPTURED, SENT_WITHIN, Merchant
 
-T = TypeVar("T")
-CAPTURED = 10_000
 AMOUNTS = st.sampled_from([1, 1_000, 2_500, 3_000, 4_000, 6_000])
 BORN = st.sampled_from([*RefundState, RefundState.SUCCEEDED, RefundState.SUCCEEDED, RefundState.PENDING])
 KINDS = st.sampled_from(["named", "named", "unsure", "other"])
-SENT_WITHIN = timedelta(seconds=60)
-"""Long enough that it does not pass by itself, for attempts are judged by the database's clock."""
 ANSWERED_WITHIN = SENT_WITHIN + timedelta(seconds=23)
 WHICH = st.integers(0, 7)
 """Which refund a step is about: a number, counted round among those it can be about."""
 PROMISING = {"awaiting_consent", "awaiting_review", "approved", "held", "submitting", "pending", "parked"}
 SENDABLE = (Status.APPROVED, Status.SUBMITTING)
 NEVER_SENT = BEFORE_OPERATION | {Status.DENIED, Status.EXPIRED, Status.WITHDRAWN, Status.ANSWERED, Status.DRAFTED}
-_databases = itertools.count(1)
 
 
-class Watched(World):
-    """The world over one connection that stays open, because it is looked at after every step."""
-
-    def watch(self) -> None:
-        self._open = ExitStack()
-        self.eye = self._open.enter_context(self.database.connect("postgres"))
-
-    def look_away(self) -> None:
-        self._open.close()
-
-    def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
-        with self.eye.cursor(row_factory=dict_row) as cursor:
-            return cursor.execute(query.encode(), values).fetchall()
-
-    def execute(self, statement: str, *values: Any, login: str = "postgres") -> int:
-        return self.eye.execute(statement.encode(), values).rowcount
-
-
-class Merchant(RuleBasedStateMachine):
-    """One merchant with two payments, and everything that can happen to their refunds."""
-
-    server: ClassVar[PostgresServer]
-    template: ClassVar[str]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.runner = asyncio.Runner()
-        self.database = FreshDatabase(self.server, f"model_{next(_databases)}")
-        self.server.create_database(self.database.name, self.template)
-        self.clock = FixedClock()
-        self.world = Watched(self.database, self.clock)
-        self.world.watch()
-        self.world.settings = self.world.settings.model_copy(
-            update={"submit_max_attempts": 3, "submit_send_within_s": SENT_WITHIN.total_seconds()}
-        )
-        self.processor = MemoryProcessor(self.clock)
-        self.rows: list[dict[str, Any]] = []
-        self.asked: list[str] = []
-        self.known: list[dict[str, Any]] = []
-        self.dispute_began = False
+class Model(Merchant):
+    """Everything that can happen to a merchant's refunds."""
 
     def teardown(self) -> None:
         try:
             if self.rows:
                 self.come_to_rest()
         finally:
-            self.world.look_away()
-            self.run(self.world.close())
-            self.runner.close()
-            self.server.drop_database(self.database.name)
-
-    def run(self, work: Awaitable[T]) -> T:
-        async def wait() -> T:
-            return await work
-
-        return self.runner.run(wait())
+            self.close()
 
     @initialize(requests=st.lists(st.tuples(AMOUNTS, KINDS), min_size=2, max_size=4))
     def open(self, requests: list[tuple[int, str]]) -> None:
-        """Two customers with an order each: one payment is captured, the other only authorised; and some requests that went well so far."""
-
-        async def begin() -> None:
-            await self.world.open()
-            for number, captured in ((1, CAPTURED), (2, 0)):
-                [name] = await self.world.order(f"order-{number}", f"customer-{number}", amounts=(CAPTURED,))
-                status = PaymentStatus.CAPTURED if captured else PaymentStatus.AUTHORISED
-                self.processor.payments[name] = Held(name, captured, 0 if captured else CAPTURED, status)
-
-        self.run(begin())
-        self.names = {row["processor_payment"]: row["id"] for row in self.world.rows("SELECT id, processor_payment FROM payments")}
+        """Some requests that went well so far."""
         for amount, kind in requests:
             self.ask_until_approved(amount, kind)
 
@@ -135,13 +58,13 @@ class Merchant(RuleBasedStateMachine):
         fields |= {"unsure": {"customer_authentication": None}, "other": {"reason": "other"}}.get(kind, {})
         refund = self.run(self.world.accept(self.world.request(**fields)))
         self.asked.append(refund)
-        self.run(self.world.steps.prepare(refund, self.processor.state(list(self.processor.payments)[payment - 1])))
+        self.run(self.world.steps.prepare(refund, self.processor.state(self.paid_with[payment - 1])))
 
     @rule(amount=AMOUNTS, kind=KINDS)
     def ask_until_approved(self, amount: int, kind: str) -> None:
         """A request that goes through without trouble, as far as the policy lets it."""
         self.ask(payment=1, amount=amount, kind=kind)
-        self.the_record_is_whole()
+        self.look()
         refund = self.rows[-1]["id"]
         if self.status(refund) is Status.AWAITING_CONSENT:
             self.says(self.world.consent(refund))
@@ -229,11 +152,7 @@ class Merchant(RuleBasedStateMachine):
 
     @rule(stopped=st.booleans())
     def stop(self, stopped: bool) -> None:
-        async def change() -> None:
-            async with self.world.api.begin() as connection:
-                await controls.change(connection, self.clock, stopped=stopped, mode=None, reason="model", actor="test")
-
-        self.run(change())
+        self.run(self.control(stopped))
         self.processor.sending_forbidden = stopped
 
     # --- what happens at the processor -------------------------------------------------------------------------------------------------
@@ -269,7 +188,7 @@ class Merchant(RuleBasedStateMachine):
     @rule(number=st.integers(0, 1))
     def observe(self, number: int) -> None:
         """An event hints at a payment, or a sweep comes by: it is read live, and recorded."""
-        self.look_at(list(self.names)[number])
+        self.look_at(self.paid_with[number])
 
     @precondition(lambda self: self.having(Status.PENDING))
     @rule(which=WHICH)
@@ -289,13 +208,6 @@ class Merchant(RuleBasedStateMachine):
             if self.status(refund) is not Status.PARKED:
                 return
 
-    async def said(self, refund: str, person: Any, outcome: str, named: str | None) -> str:
-        async with self.world.api.begin() as connection:
-            recorded = await decisions.record_settlement(
-                connection, self.clock, refund_id=refund, actor=person, outcome=outcome, processor_refund_id=named
-            )
-        return recorded.id
-
     @rule(
         by=st.sampled_from(
             [SENT_WITHIN + timedelta(seconds=10), timedelta(minutes=2), timedelta(hours=22), timedelta(hours=30), timedelta(days=4)]
@@ -314,8 +226,7 @@ class Merchant(RuleBasedStateMachine):
     @invariant()
     def the_record_is_whole(self) -> None:
         """Versions without gaps; each change of status by the table and from where the last one led (P8)."""
-        self.rows = sorted(self.world.rows("SELECT * FROM refunds"), key=lambda row: self.asked.index(row["id"]))
-        self.known = self.world.rows("SELECT id, refund_id FROM operations")
+        self.look()
         entries = self.world.rows("SELECT refund_id, refund_version, type, data FROM ledger WHERE refund_id IS NOT NULL ORDER BY 1, 2")
         for row in self.rows:
             mine = [entry for entry in entries if entry["refund_id"] == row["id"]]
@@ -414,7 +325,7 @@ class Merchant(RuleBasedStateMachine):
             self.the_record_is_whole()
             for refund in self.having(*SENDABLE):
                 self.submit(refund)
-            for name in self.names:
+            for name in self.paid_with:
                 self.look_at(name)
             self.the_record_is_whole()
             if [(row["status"], row["revision"]) for row in self.rows] == before:
@@ -439,86 +350,10 @@ class Merchant(RuleBasedStateMachine):
                 unfinished = (Status.PENDING, Status.PARKED) if state is not RefundState.UNKNOWN else (Status.PARKED,)
                 assert row["status"] in ((wanted[state],) if state in wanted else unfinished), (row["status"], row["code"], state)
 
-    # --- parts -------------------------------------------------------------------------------------------------------------------------
 
-    @property
-    def captured(self) -> Held:
-        """The captured payment."""
-        return next(iter(self.processor.payments.values()))
-
-    @property
-    def settling(self) -> Settling:
-        return Settling(self.world.payments, self.world.settings, "worker")
-
-    def free(self) -> int:
-        """What the processor would still let go of the captured payment, with what is under way to it already taken."""
-        on_the_way = {request.idempotency_key: request.amount for _, request in self.processor.under_way}
-        return CAPTURED - self.captured.returned - sum(amount for key, amount in on_the_way.items() if key not in self.processor.by_key)
-
-    def row(self, refund: str) -> dict[str, Any]:
-        return next(row for row in self.rows if row["id"] == refund)
-
-    def status(self, refund: str) -> Status:
-        return Status(self.world.row(refund)["status"])
-
-    def having(self, *statuses: Status) -> list[str]:
-        """The refunds of these statuses, in their order."""
-        return [row["id"] for row in self.rows if row["status"] in statuses]
-
-    def pick(self, which: int, *statuses: Status) -> str:
-        found = self.having(*statuses)
-        return found[which % len(found)]
-
-    def operations(self, refund: str) -> list[str]:
-        """What was ever to be sent for a refund, as read with the record."""
-        return [row["id"] for row in self.known if row["refund_id"] == refund]
-
-    def says(self, recording: Awaitable[Any]) -> None:
-        """Record what somebody says; the store may refuse it, and nothing else may go wrong."""
-        try:
-            self.run(recording)
-        except RefundError as error:
-            assert error.code is not Code.STORE_UNAVAILABLE
-
-    def submit(self, refund: str, *, attempt: int = 1) -> None:
-        self.step(Submit(self.settling, self.processor, self.world.settings).submit, refund, attempt=attempt)
-
-    def step(self, step: Any, refund: str, *, message: str = "", attempt: int = 1) -> None:
-        """One attempt of an activity, as the engine makes it: it ends, is to be repeated, or its process dies."""
-        environment = ActivityEnvironment()
-        environment.info = replace(ActivityEnvironment.default_info(), attempt=attempt)
-        try:
-            self.run(environment.run(step, StepInput(refund, message=message)))
-        except (ApplicationError, Crashed):
-            return
-
-    def read_again(self, refund: str) -> None:
-        """Keep a fresh reading of a refund's payment, as the run has done when a step needs it."""
-        name = next(name for name, payment in self.names.items() if payment == self.row(refund)["payment_id"])
-        self.run(self.settling.save_snapshot(self.names[name], self.processor.state(name)))
-
-    def look_at(self, name: str) -> None:
-        observing = Observing(self.world.payments, self.world.settings, "worker")
-        self.run(Observer(observing, self.processor, self.clock).observe(self.names[name]))
-
-    async def refundable(self) -> int:
-        async with self.world.payments.begin() as connection:
-            state = self.processor.state(self.captured.id)
-            return (await claims.refundable_of(connection, self.names[self.captured.id], state)).remaining
-
-    async def quoted(self, amount: int) -> str | None:
-        """What a quote of that amount would be denied for; nothing of it is kept."""
-        request = self.world.request(order_id="order-1", customer_id="customer-1", amount=amount)
-        async with self.world.api.engine.connect() as connection:
-            given = {"actor": self.world.desk, "key": f"quote-{amount}-{len(self.rows)}", "request": request}
-            accepted = await intake.accept(connection, self.clock, self.world.texts, **given)
-            found = await previews.preview(connection, self.clock, accepted.refund_id, self.processor.state(self.captured.id))
-            await connection.rollback()
-        return found.decision.code
-
-
+@pytest.mark.timeout(400)
 def test_the_store_holds_its_promises_whatever_happens(postgres_server: PostgresServer, template_database: str) -> None:
-    Merchant.server, Merchant.template = postgres_server, template_database
+    Model.found(postgres_server, template_database)
     bounded = settings(
         max_examples=20,
         stateful_step_count=25,
@@ -529,4 +364,4 @@ def test_the_store_holds_its_promises_whatever_happens(postgres_server: Postgres
         suppress_health_check=list(HealthCheck),
         report_multiple_bugs=False,
     )
-    run_state_machine_as_test(Merchant, settings=bounded)
+    run_state_machine_as_test(Model, settings=bounded)

@@ -1,90 +1,21 @@
-"""Races that are staged, not hoped for: one act is held at a named point, the other is played against it, and then the first goes on. Each in both orders.
-
-``before:`` a commit the first act holds its locks, so that the second one waits for them; ``after:`` it they are free and the second plays in between.
-"""
+"""Races that are staged, not hoped for (``staging.py``): submits, events, settlements, a capture, a stop; each in both orders."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
-from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
-from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.observe import Observer
 from activities.settle import Settle
-from refunds import points
-from refunds.errors import Code, RefundError
+from refunds.errors import Code
 from refunds.messages import Observed, Situation, StepInput
-from store import controls, decisions
+from store import controls
 from store.observing import Observing
 from tests.activities.lives import HIDE, LOSE_ANSWER, LOSE_REQUEST
 from tests.activities.shop import API_KEY, MakeShop, Shop, Tampered
-
-PATIENCE_S = 20
-Play = Callable[[], Awaitable[Any]]
-
-
-class Gate:
-    """Where the first act is held: at the first point that the rule means."""
-
-    def __init__(self, at: str) -> None:
-        [self._rule] = points.parse(f"{at}=raise")
-        self.reached, self.open = asyncio.Event(), asyncio.Event()
-
-    async def meet(self, point: str) -> None:
-        if self._rule.matches(point):
-            self.reached.set()
-            await self.open.wait()
-
-
-_gate: ContextVar[Gate | None] = ContextVar("gate", default=None)
-
-
-async def _at_gate(point: str) -> None:
-    gate = _gate.get()
-    if gate is not None:
-        await gate.meet(point)
-
-
-async def during(shop: Shop, first: Play, at: str, second: Play) -> tuple[Any, Any]:
-    """What both acts come to (an exception is a result), with the second one played while the first is held there.
-
-    The first goes on when the second is over, or waits for a lock that the first one holds.
-    """
-    gate = Gate(at)
-
-    async def held() -> Any:
-        _gate.set(gate)
-        return await first()
-
-    with points.watched_by(_at_gate):
-        acting = asyncio.ensure_future(held())
-        await until(lambda: gate.reached.is_set() or acting.done())
-        assert gate.reached.is_set(), f"the first act never came to {at}: {acting.result()}"
-        playing = asyncio.ensure_future(second())
-
-        async def over_or_waiting() -> bool:
-            return playing.done() or bool(await shop.query("SELECT 1 FROM pg_locks WHERE NOT granted"))
-
-        await until(over_or_waiting)
-        gate.open.set()
-        done = await asyncio.gather(acting, playing, return_exceptions=True)
-    return done[0], done[1]
-
-
-async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Wait for a condition, with a deadline."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE_S
-    while True:
-        found = condition()
-        if found if isinstance(found, bool) else await found:
-            return
-        assert asyncio.get_running_loop().time() < deadline, "it did not come true"
-        await asyncio.sleep(0.005)
+from tests.activities.staging import DONE, during, record, told, until
 
 
 @pytest.fixture
@@ -93,35 +24,11 @@ async def shop(make_shop: MakeShop) -> Shop:
     return await make_shop(database_lock_timeout_ms=5_000, submit_max_attempts=2)
 
 
-def told(outcome: Any) -> str | None:
-    """What an act was answered: a status, a refusal's code, or what Temporal was told."""
-    match outcome:
-        case Situation():
-            return outcome.refused or outcome.status
-        case RefundError():
-            return outcome.code
-        case ApplicationError():
-            return outcome.message
-        case BaseException():
-            raise outcome
-        case _:
-            return None
-
-
 async def observed(shop: Shop, intent: str, processor: Any = None) -> Observed:
     """What a webhook or a sweep causes: the payment is read live and recorded."""
     [payment] = await shop.query("SELECT id FROM payments WHERE processor_payment = :p", p=intent)
     observing = Observing(shop.payments.database, shop.settings, "watch")
     return await Observer(observing, processor or shop.processor, shop.clock).observe(payment["id"])
-
-
-async def record(shop: Shop, refund: str, intent: str) -> tuple[str, int, int, int]:
-    """Its status, how often it changed to that, and how many requests and refunds the processor saw."""
-    status = (await shop.row(refund))["status"]
-    return (status, (await shop.moves(refund)).count(status), *await shop.asked_and_made(intent))
-
-
-DONE = ("succeeded", 1, 1, 1)
 
 
 # --- two submits -----------------------------------------------------------------------------------------------------------------------
@@ -289,64 +196,6 @@ async def test_a_reading_that_was_overtaken_by_the_receipt_concludes_nothing(sho
     assert await record(shop, refund, intent) == DONE
 
 
-# --- approve and withdraw --------------------------------------------------------------------------------------------------------------
-
-
-async def withdrawing(shop: Shop, refund: str) -> None:
-    async with shop.api.begin() as connection:
-        await decisions.record_withdrawal(connection, shop.clock, refund_id=refund, actor=shop.people["shop"])
-
-
-async def in_review(shop: Shop) -> tuple[str, str]:
-    """A refund that waits for a reviewer, and its payment."""
-    intent = await shop.paid()
-    refund = await shop.received(intent, reason="other")
-    assert (await shop.prepared(refund)).status == "awaiting_review"
-    return refund, intent
-
-
-async def test_withdrawn_while_it_is_approved(shop: Shop) -> None:
-    refund, intent = await in_review(shop)
-
-    done = await during(shop, lambda: shop.decide(refund, "rita"), "before:approved", lambda: withdrawing(shop, refund))
-
-    assert (told(done[0]), told(done[1])) == (None, None)
-    assert (await shop.moves(refund))[-2:] == ["approved", "withdrawn"]
-    assert (await shop.submit(refund)).status == "withdrawn"
-    assert await shop.asked_and_made(intent) == (0, 0)
-
-
-async def test_approved_while_it_is_withdrawn(shop: Shop) -> None:
-    refund, intent = await in_review(shop)
-
-    done = await during(shop, lambda: withdrawing(shop, refund), "before:withdrawn", lambda: shop.decide(refund, "rita"))
-
-    assert (told(done[0]), told(done[1])) == (None, Code.NOT_AWAITING_REVIEW)
-    assert (await shop.submit(refund)).status == "withdrawn"
-    assert await shop.asked_and_made(intent) == (0, 0)
-
-
-async def test_withdrawn_while_the_attempt_is_opened(shop: Shop) -> None:
-    intent = await shop.paid()
-    refund = await shop.approved(intent)
-
-    done = await during(shop, lambda: shop.submit(refund), "before:attempt_opened", lambda: withdrawing(shop, refund))
-
-    assert (told(done[0]), told(done[1])) == ("succeeded", Code.TOO_LATE)
-    assert await record(shop, refund, intent) == DONE
-
-
-async def test_the_attempt_is_opened_while_it_is_withdrawn(shop: Shop) -> None:
-    intent = await shop.paid()
-    refund = await shop.approved(intent)
-
-    done = await during(shop, lambda: withdrawing(shop, refund), "before:withdrawn", lambda: shop.submit(refund))
-
-    assert told(done[0]) is None
-    assert told(done[1]) == "ATTEMPT_OPEN"
-    assert await record(shop, refund, intent) == ("withdrawn", 1, 0, 0)
-
-
 # --- settle and webhook ----------------------------------------------------------------------------------------------------------------
 
 
@@ -500,42 +349,3 @@ async def test_an_attempt_that_waits_for_a_stop_is_not_opened(shop: Shop) -> Non
         assert await shop.outcomes(refund) == []
     finally:
         await shop.stop(stopped=False)
-
-
-# --- deadline and decision -------------------------------------------------------------------------------------------------------------
-
-
-async def at_the_last_rung(shop: Shop) -> tuple[str, timedelta]:
-    """A refund whose last deadline is near, and how long it still has."""
-    refund, _ = await in_review(shop)
-    while True:
-        row = await shop.row(refund)
-        left = row["review_by"] - shop.clock.now()
-        if row["rung"] == 1:
-            return refund, left
-        shop.clock.advance(left + timedelta(seconds=1))
-        await shop.steps.pass_deadline(refund)
-
-
-async def test_decided_while_it_expires(shop: Shop) -> None:
-    refund, left = await at_the_last_rung(shop)
-    shop.clock.advance(left + timedelta(seconds=1))
-
-    done = await during(shop, lambda: shop.steps.pass_deadline(refund), "before:expired", lambda: shop.decide(refund, "rita"))
-
-    assert (told(done[0]), told(done[1])) == ("expired", Code.REVIEW_EXPIRED)
-    assert (await shop.moves(refund))[-1] == "expired"
-
-
-async def test_it_expires_while_it_is_decided(shop: Shop) -> None:
-    """Recorded in time, committed after the deadline: it counts."""
-    refund, left = await at_the_last_rung(shop)
-
-    async def deadline() -> Situation:
-        shop.clock.advance(left + timedelta(seconds=1))
-        return await shop.steps.pass_deadline(refund)
-
-    done = await during(shop, lambda: shop.decide(refund, "rita"), "before:approved", deadline)
-
-    assert (told(done[0]), told(done[1])) == (None, "approved")
-    assert (await shop.moves(refund))[-1] == "approved"
