@@ -23,6 +23,7 @@ from refunds.processor import NotSent, PaymentStatus, ProcessorError, ProcessorR
 from refunds.settings import Settings
 from refunds.status import Status
 from refunds.terms import OperationKind
+from store.observing import Observing
 from store.operations import Attempt, Operation, Payments, Standing
 
 log = logger(__name__)
@@ -31,8 +32,9 @@ log = logger(__name__)
 class Submit:
     """The step of the ``payments`` role that sends."""
 
-    def __init__(self, payments: Payments, processor: Processor, settings: Settings) -> None:
+    def __init__(self, payments: Payments, observing: Observing, processor: Processor, settings: Settings) -> None:
         self._payments = payments
+        self._observing = observing
         self._processor = processor
         self._settings = settings
 
@@ -73,6 +75,7 @@ class Submit:
             state = missing(standing.processor_payment, standing.currency, self._payments.database.clock)
         if standing.unreachable:
             await self._payments.reached()
+        await self._observing.take_in(standing.processor_payment, state)
         ours = operation and next((r for r in state.refunds if r.operation == operation.id), None)
         if operation is not None and ours is not None:  # an answer that this database has forgotten
             return await self._payments.receipt(operation, ours, attempt=None)

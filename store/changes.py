@@ -96,9 +96,9 @@ class Change:
             }
         )
 
-    def signal(self, name: str, message: str) -> None:
-        """Have a signal delivered to the run, at least once, unless the run hears the message from whoever recorded it first."""
-        self._outbox.append(_out("signal", self.id, {"name": name, "message": message}, self.at, due_at=self.at + SIGNAL_AFTER))
+    def signal(self, name: str, message: str, *, after: timedelta = SIGNAL_AFTER) -> None:
+        """Have a signal delivered to the run, at least once, unless the run hears the message from whoever recorded it first, who is given ``after``."""
+        self._outbox.append(_out("signal", self.id, {"name": name, "message": message}, self.at, due_at=self.at + after))
 
     def notice(self, kind: str, **data: Any) -> None:
         """Tell people outside, at least once, after this transaction."""

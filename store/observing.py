@@ -5,7 +5,7 @@ recorded in one transaction under the payment's lock, and it may be recorded any
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ARRAY, Text, any_, bindparam, func, literal, select, update
@@ -351,7 +351,7 @@ class Observing(Receipts):
         if change.status is not before:
             reading.moved += 1
         if before not in FINAL:
-            change.signal(_HINT, "")
+            change.signal(_HINT, "", after=timedelta(0))  # nobody else tells the run
         await change.save(connection, announce=True)
 
 

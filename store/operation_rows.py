@@ -27,7 +27,8 @@ _CERTAIN = (ANSWERED, REFUSED, NOT_SENT, LAPSED)
 class Operation:
     """One operation with what its attempts say.
 
-    ``in_flight``: an attempt is open that may still be sent, perhaps by another worker; ``may_answer``: one may still be under way.
+    ``in_flight``: an attempt is open that may still be sent, perhaps by another worker; ``may_answer``: one may still be under way, also one that we have
+    heard nothing of: the connection broke, and the processor may work on.
     ``first_sent_at``: the opening of the first attempt that may have been sent, by the clock of the worker that opened it; ``first_sent_ago``: how long its
     ``send_by`` lies back, by the database's clock.
     """
@@ -74,7 +75,7 @@ def operation_from(row: Any, tried: Sequence[Any]) -> Operation:
         attempts=len(tried),
         uncertain=any(a["attempt_outcome"] not in _CERTAIN for a in tried),
         in_flight=any(a["attempt_outcome"] is None and a["sendable"] for a in tried),
-        may_answer=any(a["attempt_outcome"] is None and a["answerable"] for a in tried),
+        may_answer=any(a["attempt_outcome"] in (None, UNKNOWN) and a["answerable"] for a in tried),
         first_sent_at=min((a["opened_at"] for a in maybe_sent), default=None),
         first_sent_ago=max((a["since_send_by"] for a in maybe_sent), default=None),
         last_reason=tried[-1]["reason"] if tried else None,

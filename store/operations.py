@@ -11,7 +11,7 @@ from sqlalchemy import ARRAY, DateTime, Interval, Text, any_, bindparam, func, i
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code
-from refunds.ids import Prefix, new_id
+from refunds.ids import Prefix, is_id, new_id
 from refunds.messages import Situation
 from refunds.money import Money
 from refunds.processor import STRIPE, Conclusion, DisputeState, FrozenRequest, NotSent, PaymentState, PaymentStatus, Refused, Unknown
@@ -187,7 +187,8 @@ class Payments(Holding):
 
     async def _forgotten(self, connection: AsyncConnection, state: PaymentState) -> str | None:
         """A refund in a reading that carries an operation of ours which this database does not know: it is older than what was sent from it."""
-        ours = {refund.operation: refund.id for refund in state.refunds if refund.operation is not None}
+        # Only what is a name of ours: metadata of others may use the same words.
+        ours = {refund.operation: refund.id for refund in state.refunds if is_id(refund.operation, Prefix.OPERATION)}
         if not ours:
             return None
         known = {row["id"] for row in await _KNOWN.all(connection, operations=list(ours), refunds=list(ours.values()))}

@@ -127,7 +127,7 @@ async def _payments(client: Client, parts: Parts) -> tuple[PaymentReader, list[C
     reader = PaymentReader(settling, processor, parts.clock, observing)
     activities: list[Callable[..., Any]] = [
         reader.read_payment,
-        Submit(settling, processor, parts.settings).submit,
+        Submit(settling, observing, processor, parts.settings).submit,
         Reconcile(settling, processor).reconcile,
         Settle(settling, processor).settle,
         observer.observe_payment,

@@ -31,6 +31,7 @@ from refunds.settings import Settings
 from store import controls, decisions, intake, orders, principals, snapshots
 from store.bootstrap import bootstrap
 from store.db import Database, connect
+from store.observing import Observing
 from store.progress import Steps
 from store.settling import Settling
 from store.texts import Texts
@@ -165,7 +166,8 @@ class Shop:
 
     def submitting(self, processor: Any = None, payments: Any = None) -> Submit:
         """The step, with its processor or store replaced by one that a test has tampered with."""
-        return Submit(payments or self.payments, processor or self.processor, self.settings)
+        observing = Observing(self.payments.database, self.settings, self.payments.worker)
+        return Submit(payments or self.payments, observing, processor or self.processor, self.settings)
 
     async def submit(self, refund_id: str, *, attempt: int = 1, step: Submit | None = None) -> Situation:
         """One attempt of the activity. Raises what Temporal would be told."""
@@ -254,7 +256,7 @@ class Shop:
     async def let_attempts_lapse(self, refund_id: str) -> None:
         """Let the time pass in which open attempts may still be sent and answered."""
         await self.query_nothing(
-            "UPDATE attempts SET send_by = clock_timestamp() - interval '1 hour' WHERE outcome IS NULL"
+            "UPDATE attempts SET send_by = clock_timestamp() - interval '1 hour' WHERE (outcome IS NULL OR outcome = 'unknown')"
             " AND operation_id IN (SELECT id FROM operations WHERE refund_id = :r)",
             r=refund_id,
         )

@@ -209,6 +209,17 @@ async def test_not_refunded_needs_two_people(shop: Shop) -> None:
     assert await shop.remaining(intent) == 10_000
 
 
+async def test_a_request_that_nobody_has_heard_of_may_still_arrive(shop: Shop) -> None:
+    """The connection broke after the bytes had left: the processor may work on for as long as any request may."""
+    refund_id = await shop.parked()
+    await shop.says(refund_id, "sam", "not_refunded")
+    second = await shop.says(refund_id, "tess", "not_refunded")
+
+    assert (await shop.settled(refund_id, second)).refused == "ATTEMPT_OPEN"
+    await shop.let_attempts_lapse(refund_id)
+    assert (await shop.settled(refund_id, second)).status == "failed"
+
+
 async def test_an_attempt_that_may_still_be_under_way_is_waited_for(shop: Shop) -> None:
     """The worker died in its call: nobody knows whether the request is still on its way."""
     intent = await shop.paid()
@@ -272,6 +283,7 @@ async def test_money_that_turns_up_after_all_moves_even_a_failed_refund(shop: Sh
     for attempt in range(2, shop.settings.submit_max_attempts + 2):
         await all_of([shop.submit(refund_id, attempt=attempt)])
     assert (await shop.row(refund_id))["status"] == "parked"
+    await shop.let_attempts_lapse(refund_id)
     await shop.says(refund_id, "sam", "not_refunded")
     await shop.settled(refund_id, await shop.says(refund_id, "tess", "not_refunded"))
     assert (await shop.row(refund_id))["status"] == "failed"
@@ -332,6 +344,7 @@ async def test_two_people_cannot_deny_a_release_that_happened(shop: Shop) -> Non
 
 async def test_a_release_that_did_not_happen_is_settled_by_two(shop: Shop) -> None:
     refund_id, intent = await parked_release(shop, "lose_request")
+    await shop.let_attempts_lapse(refund_id)
     await shop.says(refund_id, "sam", "not_refunded")
 
     found = await shop.settled(refund_id, await shop.says(refund_id, "tess", "not_refunded"))

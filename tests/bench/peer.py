@@ -31,6 +31,7 @@ from refunds.settings import Settings
 from refunds.status import FINAL, Status
 from store import snapshots
 from store.db import Database, connect
+from store.observing import Observing
 from store.progress import Steps
 from store.settling import Settling
 
@@ -60,7 +61,7 @@ class _Activities:
             account = await processor.account()
             await snapshots.bind(connection, processor=processor.name, account=account, mode=settings.refunds_mode, at=clock.now())
         self.prepare = Prepare(Steps(database("refunds"), settings), PaymentReader(settling, processor, clock))
-        self.submit = Submit(settling, processor, settings)
+        self.submit = Submit(settling, Observing(settling.database, settings, settling.worker), processor, settings)
 
 
 activities = _Activities()
