@@ -14,9 +14,10 @@ from refunds.processor import PaymentState, PaymentStatus
 from refunds.reasons import Reason, processor_reason
 from refunds.refundable import Refundable
 from refunds.terms import OperationKind
+from store.asking import asked_at_first
 from store.changes import Change, read_refund
 from store.lines import BREAKDOWN, recorded
-from store.quoting import asked_at_first, judge
+from store.quoting import judge
 from store.tables import customers
 
 

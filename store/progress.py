@@ -12,7 +12,7 @@ from refunds.messages import Situation, Step
 from refunds.processor import PaymentState
 from refunds.settings import Settings
 from refunds.status import BEFORE_OPERATION, Event, Status
-from store import controls, halts, pacing, quoting, snapshots
+from store import asking, controls, halts, pacing, quoting, snapshots
 from store.changes import Change, lock_payment, lock_refund, read_refund
 from store.db import Database
 from store.deadlines import climb, remind_of_holding, remind_of_waiting
@@ -82,7 +82,7 @@ class Steps:
             await snapshots.save(connection, payment_id, reading, now=change.at)
         # A ticket learns its payment here, and with it the currency its amount is read in.
         change.put(run_seen_at=change.at, currency=payment["currency"])
-        await quoting.quote(connection, self.settings, change, quoting.asked_at_first(change, stored, payment_id), state)
+        await quoting.quote(connection, self.settings, change, asking.asked_at_first(change, stored, payment_id), state)
         return await self._saved(connection, change)
 
     async def _fresh(self, connection: AsyncConnection, change: Change, payment_id: str) -> PaymentState | None:
@@ -139,7 +139,7 @@ class Steps:
                 if state is None:
                     await change.save(connection)  # its turn, which has come
                     return situation(change.row, needs=Step.READ_PAYMENT)
-                again = quoting.asked_again(change, revision)
+                again = asking.asked_again(change, revision)
                 await quoting.quote(connection, self.settings, change, again, state, reviewed=Required.of(revision["decision"]).review)
                 return await self._saved(connection, change)
             change.put(wake_at=None, slot_at=None, detail=None)
@@ -248,7 +248,7 @@ class Steps:
         if change.status not in BEFORE_OPERATION - {Status.RECEIVED}:
             return await self._instruction_done(connection, change, instruction, RefundError(Code.NOT_REVISABLE))
         try:
-            asked = await quoting.resolve_revision(
+            asked = await asking.resolve_revision(
                 connection,
                 change,
                 instruction["body"],

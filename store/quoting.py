@@ -11,96 +11,26 @@ from typing import Any
 from sqlalchemy import bindparam, func, insert, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from refunds.allocation import NO_UNITS, Breakdown, Units
-from refunds.classification import Reading, Source
+from refunds.allocation import Breakdown
+from refunds.classification import Source
 from refunds.errors import Code, RefundError
 from refunds.facts import Check, Facts, PolicyDecision, Review, Rung
 from refunds.money import Money, requested
 from refunds.policy import Policy, evaluate
 from refunds.processor import MISSING, PaymentState, PaymentStatus
-from refunds.reasons import Reason, processor_reason
+from refunds.reasons import processor_reason
 from refunds.refundable import Refundable
 from refunds.settings import Settings
 from refunds.status import Event, Status, allows
 from refunds.terms import OperationKind, Terms
 from store import lines, policies
+from store.asking import Asked
 from store.changes import SYSTEM, Change
 from store.claims import CLAIMS, claiming, fold
 from store.facts import UNREAD, StoredReading, gather, reading_of
 from store.requirements import APPROVE, CONSENT, advance_to_unmet, enter_review, record_decision
 from store.sql import Query, Row, pipelined
 from store.tables import customers, orders, payments, processor_binding, revisions
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What one quote is for. ``amount`` is ``None`` for what is left of the payment (``full``), or when nobody could tell how much.
-
-    ``author`` wrote these terms; ``by_customer`` says that they are the request itself and not a reviewer's revision of it. ``units`` are the order's
-    lines and shipping that the request names; ``by_lines`` says that they alone tell the amount.
-    """
-
-    payment_id: str
-    amount: int | None
-    full: bool
-    reason: Reason | None
-    author: str
-    by_customer: bool
-    reason_by_fraud_role: bool = False
-    extracted: bool = False
-    units: Units = NO_UNITS
-    by_lines: bool = False
-
-
-def asked_at_first(change: Change, stored: StoredReading | None, payment_id: str) -> Asked:
-    """What the request itself asks for: the caller's fields, or for a ticket what the reader found."""
-    row, units = change.row, lines.units_of(change["details"])
-    asked = Asked(
-        payment_id=payment_id,
-        amount=row["amount"],
-        full=row["full"],
-        reason=Reason(row["reason"]) if row["reason"] else None,
-        author=row["requester_id"],
-        by_customer=True,
-        units=units,
-        by_lines=bool(units) and row["amount"] is None and not row["full"],
-    )
-    if row["details"]["kind"] != "ticket":
-        return asked
-    reading = stored.reading if stored else None
-    return replace(asked, amount=_amount_read(reading, change["currency"]), reason=reading.reason if reading else None, extracted=True)
-
-
-def _amount_read(reading: Reading | None, currency: str | None) -> int | None:
-    """The amount a reader found, if it can be meant: in the payment's currency and sendable; otherwise a person states it."""
-    if reading is None or reading.amount is None or currency is None or (reading.currency or currency).upper() != currency:
-        return None
-    try:
-        return requested(reading.amount, currency).amount
-    except RefundError:
-        return None
-
-
-def asked_again(change: Change, revision: Row) -> Asked:
-    """What to quote when terms lapsed or the payment changed meanwhile: the same wish by the same author."""
-    row, by_lines = change.row, _priced_by_lines(change)
-    return Asked(
-        payment_id=row["payment_id"],
-        amount=None if row["full"] or by_lines else row["amount"],
-        full=row["full"],
-        reason=Reason(row["reason"]) if row["reason"] else None,
-        author=revision["author_id"],
-        by_customer=revision["author_id"] == row["requester_id"],
-        reason_by_fraud_role=row["reason_by_fraud_role"],
-        extracted=row["details"]["kind"] == "ticket",
-        units=lines.units_of(row["details"]),
-        by_lines=by_lines,
-    )
-
-
-def _priced_by_lines(change: Change) -> bool:
-    """Whether the present amount was worked out from lines: then it is worked out again with every quote, until a person states another."""
-    return change["sources"].get("amount") == Source.SYSTEM_OF_RECORD.value
 
 
 def ladder_for_people(policy: Policy) -> Review:
@@ -416,27 +346,3 @@ async def to_a_person(connection: AsyncConnection, change: Change, why: str) -> 
     change.put(detail=why, tier=3)
     change.note("unquotable", why=why, policy_version=force.version)
     enter_review(change, ladder_for_people(force.policy), actor=SYSTEM)
-
-
-async def resolve_revision(connection: AsyncConnection, change: Change, body: dict[str, Any], *, author: str, by_fraud_role: bool) -> Asked:
-    """What a reviewer's recorded revision asks for: what it names, the rest as before. Raises what makes it impossible."""
-    payment_id = body.get("payment") or change["payment_id"]
-    if payment_id is None:
-        raise RefundError(Code.PAYMENT_NOT_FOUND, "Name the payment_id this refund is about.", field="payment_id")
-    payment = (await connection.execute(select(payments).where(payments.c.id == payment_id))).mappings().one()
-    if body.get("currency") and body["currency"] != payment["currency"]:
-        raise RefundError(Code.CURRENCY_MISMATCH, f"The payment is in {payment['currency']}.", field="currency")
-    full = bool(body.get("full")) or (body.get("amount") is None and bool(change["full"]))
-    reason = body.get("reason") or change["reason"]
-    by_lines = body.get("amount") is None and not full and _priced_by_lines(change)
-    return Asked(
-        payment_id=payment_id,
-        amount=None if full or by_lines else body.get("amount") or change["amount"],
-        full=full,
-        reason=Reason(reason) if reason else None,
-        author=author,
-        by_customer=False,
-        reason_by_fraud_role=by_fraud_role if body.get("reason") else bool(change["reason_by_fraud_role"]),
-        units=NO_UNITS if full else lines.units_of(change["details"]),
-        by_lines=by_lines,
-    )
