@@ -365,3 +365,27 @@ def test_the_store_holds_its_promises_whatever_happens(postgres_server: Postgres
         report_multiple_bugs=False,
     )
     run_state_machine_as_test(Model, settings=bounded)
+
+
+@pytest.mark.parametrize("fate", [Fate.UNDER_WAY, Fate.DIED_UNDER_WAY])
+def test_two_persons_wait_for_a_request_that_may_still_arrive(postgres_server: PostgresServer, template_database: str, fate: Fate) -> None:
+    """Found by the model: nothing was heard of it, two persons say that nothing was refunded, and then it arrives."""
+    Model.found(postgres_server, template_database)
+    model = Model()
+    try:
+        model.ask_until_approved(amount=3_000, kind="named")
+        model.look()
+        model.send(which=0, fate=fate, born=RefundState.SUCCEEDED, last=False)
+        model.time_passes(by=SENT_WITHIN + timedelta(seconds=10))
+        model.give_up(which=0, fate=Fate.REQUEST_LOST)
+        model.look()
+        assert model.having(Status.PARKED) == model.asked
+        model.settle(which=0, refunded=False)
+        model.look()
+        assert model.having(Status.PARKED) == model.asked, "it may still arrive"
+        model.arrive()
+        model.unknown_is_never_concluded()
+        model.come_to_rest()
+        assert model.having(Status.SUCCEEDED) == model.asked
+    finally:
+        model.close()
