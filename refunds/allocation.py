@@ -207,16 +207,19 @@ def _scaled(part: Share, amount: int, step: int) -> Share:
 
 
 def check_units(order: Order, units: Units, earlier: Earlier = NOTHING_EARLIER) -> None:
-    """Raise ``LINE_NOT_FOUND`` or ``LINE_NOT_LEFT`` for what the order does not have, or what earlier refunds returned already."""
+    """Raise ``LINE_NOT_FOUND`` or ``LINE_NOT_LEFT`` for what the order does not have, or what earlier refunds returned already.
+
+    The sentences name a line by its place in the request: its id is the merchant's, and sentences travel (promise P9).
+    """
     known = {line.id: line for line in order.lines}
     for at, (line_id, quantity) in enumerate(units.lines.items()):
         line = known.get(line_id)
         if line is None:
-            raise RefundError(Code.LINE_NOT_FOUND, f"The order has no line {line_id[:80]!r}.", field=f"lines.{at}.id")
+            raise RefundError(Code.LINE_NOT_FOUND, f"The order has no line with the id in lines.{at}.", field=f"lines.{at}.id")
         before = earlier.units(line_id)
         left = max(0, line.quantity - before)
         if quantity > left:
-            what = f"Line {line_id[:80]!r} has {line.quantity} units, {before} went back or are about to, {left} are left; {quantity} are asked for."
+            what = f"Of the line in lines.{at}, {left} of {line.quantity} units are left to refund; {quantity} are asked for."
             raise RefundError(Code.LINE_NOT_LEFT, what, field=f"lines.{at}.quantity", left=left)
     if units.shipping and earlier.shipping.quantity:
         raise RefundError(Code.LINE_NOT_LEFT, "The shipping went back already, or is about to.", field="shipping")

@@ -141,15 +141,15 @@ class Api:
         key = key or f"key-{next(_numbers)}"
         return await self.call("POST", "/v1/refunds", caller or await self.shop(), body, Idempotency_Key=key)
 
-    async def received(self, **changed: Any) -> str:
+    async def received(self, order: dict[str, Any] | None = None, **changed: Any) -> str:
         """The id of a refund that was just accepted."""
-        answer = await self.ask(self.asked(await self.order(), **changed))
+        answer = await self.ask(self.asked(order or await self.order(), **changed))
         assert answer.status_code == 202, answer.text
         return answer.json()["id"]
 
-    async def in_review(self, **changed: Any) -> dict[str, Any]:
+    async def in_review(self, order: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:
         """A refund that waits for a reviewer, as the reviewer sees it."""
-        refund_id = await self.received(**changed)
+        refund_id = await self.received(order, **changed)
         await self.quote(refund_id)
         view = (await self.call("GET", f"/v1/refunds/{refund_id}", await self.reviewer())).json()
         assert view["status"] == "awaiting_review", view

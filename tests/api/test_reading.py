@@ -10,7 +10,8 @@ from tests.api.conftest import Api
 
 
 async def test_a_refund_shows_everything_a_reviewer_needs(api: Api) -> None:
-    view = await api.in_review(message=None, requested_by="uwe", metadata={"case": "77"}, lines=[{"id": "l1"}])
+    order = await api.order(lines=[{"id": "l1", "amount": 20_000}, {"id": "l2", "amount": 10_000}])
+    view = await api.in_review(order, message=None, requested_by="uwe", metadata={"case": "77"}, lines=[{"id": "l1"}])
 
     assert (view["amount"], view["currency"], view["amount_text"]) == (20_000, "USD", "$200.00")
     assert view["terms"]["amount_text"] == "$200.00"
@@ -42,6 +43,7 @@ async def test_a_refund_shows_everything_a_reviewer_needs(api: Api) -> None:
         "requester": None,
         "agent_id": None,
         "lines": [{"id": "l1", "quantity": 1}],
+        "shipping": False,
         "metadata": {"case": "77"},
         "customer_authentication": {"method": "password", "at": "2026-09-01T10:00:00Z"},
         "has_message": False,

@@ -160,6 +160,17 @@ def test_lines_that_are_not_there_or_not_left_are_refused_by_name() -> None:
     assert break_down(of, 1_000, "USD", Units({"1": 1}), before).amount == 300
 
 
+def test_a_refusal_names_a_line_by_its_place_and_never_by_its_id() -> None:
+    secret = Order.model_validate(ORDER | {"lines": [{"id": "anna's ring", "amount": 5}]})
+    for units, sentence in (
+        (Units({"bens": 1}), "The order has no line with the id in lines.0."),
+        (Units({"anna's ring": 2}), "Of the line in lines.0, 1 of 1 units are left to refund; 2 are asked for."),
+    ):
+        with pytest.raises(RefundError) as raised:
+            break_down(secret, 5, "USD", units, Earlier())
+        assert raised.value.detail == sentence
+
+
 def test_field_15_units_on_their_way_back_are_counted_once_each() -> None:
     of = order({"amount": 1_000, "quantity": 3})
     earlier: list[dict[str, Any]] = []
