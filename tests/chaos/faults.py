@@ -26,6 +26,8 @@ from tests.chaos.stand import Stand
 RECOVERY_S = 60.0
 LOOK_EVERY_S = 0.05
 RECENT = 10
+AHEAD = 12
+"""How many refunds the load may be ahead of the next fault's place."""
 MIDWAY_ERRANDS = 10_000_000
 """Errands of the measurement are numbered from here, apart from those of the load."""
 CALM_ERRANDS = 10_000_000
@@ -66,12 +68,14 @@ class Faults:
         self._run = run
         self._parts: dict[str, asyncio.Lock] = {}
         self._stop = asyncio.Lock()
+        self._place: int | None = 0
         self._temporal: Client | None = None
 
     async def carry_out(self, faults: list[Fault], over: asyncio.Event) -> None:
         """All of them in order, each when the load has come to its place, or is over."""
         async with asyncio.TaskGroup() as lasting:
             for fault in faults:
+                self._place = fault.at
                 while self.book.begun < fault.at and not over.is_set():
                     await _pause()
                 self.done.last = str(fault)
@@ -79,6 +83,11 @@ class Faults:
                 task = lasting.create_task(self._one(fault))
                 if fault.kind == "kill_in_mid_call":
                     await task  # measured in peace: nothing else goes wrong meanwhile
+            self._place = None
+
+    def let_in(self) -> bool:
+        """Whether the next errand may begin: the load does not run away from the faults, or the last ones would meet nothing."""
+        return self._place is None or self.book.begun <= self._place + AHEAD
 
     async def _one(self, fault: Fault) -> None:
         try:

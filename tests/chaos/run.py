@@ -77,14 +77,16 @@ async def _storm(
     over, errands = asyncio.Event(), plan.errands()
     async with _timed(result, "load"), _telling(plan, book, faults.done, say), asyncio.TaskGroup() as group:
         troubles = group.create_task(faults.carry_out(plan.troubles(), over))
-        lanes = [group.create_task(_lane(errands, people, book, f"c{plan.seed}")) for _ in range(bounds.lanes)]
+        lanes = [group.create_task(_lane(errands, faults, people, book, f"c{plan.seed}")) for _ in range(bounds.lanes)]
         await asyncio.gather(*lanes)
         over.set()
         await troubles
 
 
-async def _lane(errands: Iterator[Errand], people: People, book: Book, run_name: str) -> None:
+async def _lane(errands: Iterator[Errand], faults: Faults, people: People, book: Book, run_name: str) -> None:
     for errand in errands:
+        while not faults.let_in():
+            await _pause()
         await carry_out(errand, people, book, run_name)
 
 
@@ -148,3 +150,7 @@ async def _telling(plan: Plan, book: Book, done: Done, say: Callable[[str], None
     finally:
         telling.cancel()
         await asyncio.gather(telling, return_exceptions=True)
+
+
+async def _pause() -> None:
+    await asyncio.sleep(0.05)
