@@ -25,6 +25,8 @@ AMOUNTS = st.sampled_from([1, 1_000, 2_500, 3_000, 4_000, 6_000])
 BORN = st.sampled_from([*RefundState, RefundState.SUCCEEDED, RefundState.SUCCEEDED, RefundState.PENDING])
 KINDS = st.sampled_from(["named", "named", "unsure", "other"])
 ANSWERED_WITHIN = SENT_WITHIN + timedelta(seconds=23)
+DEATHS = [fate for fate in Fate if fate.name.startswith("DIED")]
+HEIRS = [Fate.REFUSED, Fate.REFUSED, Fate.ANSWERED, Fate.REQUEST_LOST]
 WHICH = st.integers(0, 7)
 """Which refund a step is about: a number, counted round among those it can be about."""
 PROMISING = {"awaiting_consent", "awaiting_review", "approved", "held", "submitting", "pending", "parked"}
@@ -114,9 +116,7 @@ class Model(Merchant):
         self.send(which=which, fate=Fate.ANSWERED, born=RefundState.SUCCEEDED, last=False)
 
     @precondition(lambda self: self.having(*SENDABLE))
-    @rule(
-        which=WHICH, first=st.sampled_from([f for f in Fate if f.name.startswith("DIED")]), then=st.sampled_from(Fate), late=st.booleans()
-    )
+    @rule(which=WHICH, first=st.sampled_from(DEATHS), then=st.sampled_from(HEIRS), late=st.booleans())
     def die_and_be_followed(self, which: int, first: Fate, then: Fate, late: bool) -> None:
         """A worker dies in the middle of a call, and as soon as its attempt cannot leave any more another goes on; ``late``: what it sent arrives then."""
         refund = self.pick(which, *SENDABLE)
