@@ -94,10 +94,20 @@ def show(out: Output, refund: Refund) -> None:
     if refund.get("terms"):
         out.heading("Exact terms")
         show_terms(out, refund)
+    _section(out, "Lines", _lines(refund.get("breakdown")), ("line", "units", "amount", "of_it_tax", "discount"), fold="line")
     checks = [check | {"seen": _seen(check)} for check in (refund.get("policy") or {}).get("checks") or ()]
     _section(out, "Checks", checks, ("id", "result", "seen"), fold="seen")
     _show_said(out, refund, {name.removeprefix(_NOTE): text for name, text in texts.items() if name.startswith(_NOTE)})
     _show_processor(out, refund)
+
+
+def _lines(breakdown: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    """What the amount is made of, line by line and the shipping, in the processor's unit: the parts sum to exactly it."""
+    if not breakdown:
+        return []
+    lines = [{"line": line["id"], "units": f"{line['quantity']} of {line['ordered']}", **line} for line in breakdown["lines"]]
+    shipping = [{"line": "shipping", "units": None, **breakdown["shipping"]}] if breakdown["shipping"] else []
+    return [part | {"of_it_tax": part["tax"]} for part in (*lines, *shipping)]
 
 
 def _seen(check: Mapping[str, Any]) -> str:

@@ -134,3 +134,15 @@ def test_what_is_no_time_is_refused_with_the_option_and_an_example(api: FakeApi,
     ran = refunds("list", "--since", typed)
 
     assert (ran.code, api.calls) == (2, []) and ran.err.startswith("--since: ") and "such as 2026-03-01T09:00:00Z" in ran.err
+
+
+def test_show_says_what_the_amount_is_made_of(api: FakeApi, refunds: Runner) -> None:
+    shirt = {"id": "shirt", "quantity": 1, "ordered": 3, "earlier": 0, "amount": 8467, "amount_text": "$84.67", "tax": 800, "discount": 334}
+    breakdown = {"amount": 9467, "lines": [shirt | {"left": 16933}], "shipping": {"amount": 1000, "tax": 100, "discount": 0}}
+    api.on("GET", f"/v1/refunds/{refund(1)['id']}", (200, refund(1, breakdown=breakdown)))
+
+    rows = [line.split() for line in refunds("show", refund(1)["id"]).out.splitlines()]
+
+    assert ["line", "units", "amount", "of", "it", "tax", "discount"] in rows
+    assert ["shirt", "1", "of", "3", "8467", "800", "334"] in rows
+    assert ["shipping", "-", "1000", "100", "0"] in rows

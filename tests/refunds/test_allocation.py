@@ -215,6 +215,30 @@ def test_a_later_capture_and_another_version_of_the_order_still_end_at_what_was_
     assert refused(gone, 10_000, Units({"1": 1}), Earlier.of([asdict(first)])) is Code.LINES_COME_TO_NOTHING
 
 
+@pytest.mark.parametrize(
+    ("captured", "parts", "one_by_one", "grouped"),
+    [
+        (7_999, [5_943, 1_510, 0, 546], [1_981, 2_056, 1_981, 1_981], [3_962, 2_527, 1_510]),
+        (5_000, [3_715, 944, 0, 341], [1_239, 1_285, 1_238, 1_238], [2_477, 1_579, 944]),
+    ],
+)
+def test_the_example_of_the_decision(captured: int, parts: list[int], one_by_one: list[int], grouped: list[int]) -> None:
+    shirts = {"id": "shirt", "quantity": 3, "amount": 6_000}
+    of = order(shirts, {"amount": 1_500, "tax": 150}, {"amount": 299, "discount": 299}, tax=700, shipping=500, discount=1_000)
+    of_lines, of_shipping = shares(of, captured, "USD")
+    assert [part.amount for part in (*of_lines, of_shipping)] == parts
+    a_shirt, mug = Units({"shirt": 1}), {"2": 1}
+    for sequence, amounts in (
+        ([a_shirt, Units(mug, shipping=True), a_shirt, a_shirt], one_by_one),
+        ([Units({"shirt": 2}), Units({"shirt": 1}, shipping=True), Units(mug)], grouped),
+    ):
+        earlier: list[dict[str, Any]] = []
+        for units in sequence:
+            earlier.append(asdict(break_down(of, captured, "USD", units, Earlier.of(earlier))))
+        assert [one["amount"] for one in earlier] == amounts
+        assert sum(amounts) == captured
+
+
 # --- any order, any sequence -------------------------------------------------------------------------------------------------------------
 
 
