@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.observe import Observer
@@ -55,6 +56,21 @@ async def test_field_11_two_submits_of_one_refund(shop: Shop, at: str, second: s
     assert (told(done[0]), told(done[1])) == ("succeeded", second)
     assert await record(shop, refund, intent) == DONE
     assert await shop.outcomes(refund) == ["answered"]
+
+
+async def test_field_11_two_retries_of_one_refund(make_shop: MakeShop) -> None:
+    """Both found the first attempt without an answer and nothing in the list; only one of them may repeat it."""
+    shop = await make_shop(database_lock_timeout_ms=5_000, submit_max_attempts=8)
+    intent = await shop.paid()
+    refund = await shop.approved(intent)
+    await shop.fault("refund.create", LOSE_REQUEST, intent=intent)
+    with pytest.raises(ApplicationError):
+        await shop.submit(refund)
+
+    done = await during(shop, lambda: shop.submit(refund, attempt=1), "before:attempt_opened", lambda: shop.submit(refund, attempt=1))
+
+    assert (told(done[0]), told(done[1])) == ("succeeded", "attempt_open")
+    assert await record(shop, refund, intent) == ("succeeded", 1, 2, 1)
 
 
 @pytest.mark.parametrize("at", ["after:refund.create", "before:receipt"])
@@ -194,6 +210,24 @@ async def test_a_reading_that_was_overtaken_by_the_receipt_concludes_nothing(sho
 
     assert (found.imported, found.moved, found.discrepancies) == (0, 0, 0)
     assert await record(shop, refund, intent) == DONE
+
+
+async def test_an_old_reading_does_not_undo_a_newer_one(shop: Shop) -> None:
+    """Read as succeeded; it fails there, another reading records that; then the first one comes to be recorded."""
+    intent = await shop.paid()
+    refund = await shop.approved(intent)
+    await shop.submit(refund)
+    [made] = (await shop.truth(intent))["refunds"]
+
+    async def fails() -> None:
+        if (await shop.row(refund))["status"] == "succeeded":
+            await shop.control("POST", f"/refunds/{made['id']}", {"status": "failed"})
+            await observed(shop, intent)
+
+    await observed(shop, intent, Tampered(shop.processor, after={"read_payment": fails}))
+
+    assert (await shop.moves(refund))[-2:] == ["succeeded", "failed"]
+    assert await shop.remaining(intent) == 10_000
 
 
 # --- settle and webhook ----------------------------------------------------------------------------------------------------------------
