@@ -26,7 +26,7 @@ TAKEN = Query(
     select(revisions.c.facts[literal_column(f"'{BREAKDOWN}'", Text)].label(BREAKDOWN))
     .join(refunds, (revisions.c.refund_id == refunds.c.id) & (revisions.c.revision == refunds.c.revision))
     .where(
-        revisions.c.payment_id == bindparam("payment"),
+        refunds.c.payment_id == bindparam("payment"),
         refunds.c.status == any_(bindparam("claiming", type_=ARRAY(Text))),
         refunds.c.id != bindparam("besides"),
         revisions.c.facts.has_key(literal_column(f"'{BREAKDOWN}'", Text)),

@@ -177,6 +177,31 @@ async def test_a_part_of_an_authorisation_by_line_goes_to_a_person(world: World)
     assert world.row(refund_id)["terms_hash"] is None
 
 
+async def test_all_lines_and_the_shipping_of_an_authorisation_are_its_release(world: World) -> None:
+    await ordered(world, captured=0, reading={"status": PaymentStatus.AUTHORISED, "capturable": WHOLE})
+    refund_id, quoted = await by_lines(world, shipping=True, shirt=3, mug=1)
+    [revision] = world.rows("SELECT terms FROM revisions WHERE refund_id = %s", refund_id)
+    assert (quoted.status, revision["terms"]["operation"], revision["terms"]["amount"]) == (Status.AWAITING_CONSENT, "release", WHOLE)
+
+
+async def test_terms_that_lapsed_are_priced_anew_and_consented_to_again(world: World) -> None:
+    payment = await ordered(world)
+    refund_id, _ = await by_lines(world, mug=1)
+    await world.consent(refund_id)
+    await world.order(
+        amounts=(), payments=[{"id": payment, "amount": WHOLE, "currency": "USD"}], lines=[LINES[0], LINES[1] | {"amount": 4_600}]
+    )
+    [revision] = world.rows("SELECT expires_at FROM revisions")
+    world.clock.at = revision["expires_at"]
+    held = await world.kept(refund_id, WHOLE)
+
+    again = await world.steps.resume_held(refund_id)
+
+    assert (held.status, held.code) == ("held", "TERMS_EXPIRED")
+    assert (again.status, again.revision, again.amount) == (Status.AWAITING_CONSENT, 2, 5_400)
+    assert breakdown(world, refund_id)["lines"][0]["earlier"] == 0, "its own units do not count against it"
+
+
 async def test_a_payment_without_a_capture_says_so_and_not_that_lines_cost_nothing(world: World) -> None:
     await ordered(world, captured=0, reading={"status": PaymentStatus.CANCELED})
     refund_id, _ = await by_lines(world, mug=1)
