@@ -89,7 +89,10 @@ class RefundPage:
 class PaymentState:
     """A payment read live: what was captured, every refund to the last page, disputes and risk.
 
-    ``captured`` and ``capturable`` are in API units of ``currency``. ``read_at`` is our clock's time when the reading began: nothing later is in it.
+    ``captured`` and ``capturable`` are in API units of ``currency``. ``captured`` is what was taken, in one capture or several, below the authorised amount
+    or above it, by whichever charge; what is released of an authorisation is in neither, and in no refund. A payment of which a part was captured while more
+    can be is ``CAPTURED`` with both. ``charge`` is the one that took the money, which need not be the latest. ``read_at`` is our clock's time when the
+    reading began: nothing later is in it.
     """
 
     processor_payment: str
@@ -103,6 +106,25 @@ class PaymentState:
     read_at: datetime
     charge: str | None = None
     raw_status: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What a refund took from our balance, beside what the customer receives: two amounts that are never put into one field (field report 36).
+
+    ``presentment_*`` is what the customer paid and gets back; ``settlement_*`` is what left the balance, above zero, in the currency it is kept in. ``rate`` is
+    the processor's own figure as it wrote it, settlement currency for one of presentment in major units of both, ``None`` where nothing was exchanged or
+    it gives none. ``fee`` is what the refund itself cost, in the settlement currency. ``returned`` is what came back when the refund failed later.
+    """
+
+    processor_refund: str
+    presentment_amount: int
+    presentment_currency: str
+    settlement_amount: int
+    settlement_currency: str
+    rate: str | None
+    fee: int
+    returned: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ operations, field report 1), not on the run (a reset repeats the same operation)
 
 from typing import Any
 
+from refunds.marketplace import LegKind, LegRequest
 from refunds.processor import FrozenRequest
 from refunds.terms import OperationKind, Terms
 
@@ -14,7 +15,7 @@ METADATA_REFUND = "refunds_refund"
 METADATA_TERMS = "refunds_terms"
 
 
-def idempotency_key(kind: OperationKind | str, mode: str, operation_id: str) -> str:
+def idempotency_key(kind: OperationKind | LegKind | str, mode: str, operation_id: str) -> str:
     """The processor's idempotency key of one operation: printable ASCII, well below 255 characters."""
     return f"refunds-{kind}-{mode}-{operation_id}"
 
@@ -47,4 +48,36 @@ def freeze(terms: Terms, operation_id: str) -> FrozenRequest:
         currency=terms.currency,
         idempotency_key=idempotency_key(terms.operation, terms.mode, operation_id),
         params=params,
+    )
+
+
+def freeze_leg(
+    kind: LegKind,
+    *,
+    operation_id: str,
+    refund: str,
+    terms_hash: str,
+    mode: str,
+    processor_payment: str,
+    target: str,
+    amount: int,
+    currency: str,
+) -> LegRequest:
+    """Write the request of one leg, once: reverse ``amount`` of the transfer ``target``, or refund it of the fee ``target``.
+
+    ``operation_id`` is this leg's own and no other leg's, so that two transfers of one refund have two keys. The amount is always said: without one the
+    processor would return the rest, which may have changed. ``currency`` is upper case; the processor takes it from the target.
+    """
+    return LegRequest(
+        operation=operation_id,
+        kind=kind,
+        processor_payment=processor_payment,
+        target=target,
+        amount=amount,
+        currency=currency,
+        idempotency_key=idempotency_key(kind, mode, operation_id),
+        params={
+            "amount": amount,
+            "metadata": {METADATA_OPERATION: operation_id, METADATA_REFUND: refund, METADATA_TERMS: terms_hash},
+        },
     )

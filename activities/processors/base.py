@@ -1,11 +1,16 @@
-"""The one interface every payment processor is behind. Implementations translate answers into the values of ``refunds.processor`` and every error into
-``Refused``, ``NotSent`` or ``Unknown``; anything else that leaves them is a bug and is loud."""
+"""The interfaces a payment processor is behind: what every one does, and two that not every one has.
+
+Implementations translate answers into the values of ``refunds.processor`` and every error into ``Refused``, ``NotSent`` or ``Unknown``; anything else that
+leaves them is a bug and is loud.
+"""
 
 import time
 from datetime import datetime
 from typing import Protocol
 
-from refunds.processor import FrozenRequest, PaymentState, ProcessorRefund, RefundPage
+from refunds.marketplace import LegReceipt, LegRequest, MoneyFlow
+from refunds.payment_ids import NotAPayment
+from refunds.processor import FrozenRequest, PaymentState, ProcessorRefund, RefundPage, Settlement
 
 
 def uptime() -> float:
@@ -65,4 +70,50 @@ class Processor(Protocol):
 
     async def close(self) -> None:
         """Close connections."""
+        ...
+
+
+class Particulars(Protocol):
+    """What is asked on demand, never on the way of a refund."""
+
+    async def settlement_of(self, processor_refund: str) -> Settlement | None:
+        """What a refund took from the balance, and at which rate. ``None`` when the processor does not know the refund, or it has taken nothing yet.
+
+        Raises ``NotSent`` when the processor cannot be asked.
+        """
+        ...
+
+    async def why_missing(self, processor_payment: str) -> NotAPayment:
+        """Why :meth:`Processor.read_payment` gave ``None`` for this id. Asks the processor only where the id itself does not say. Raises ``NotSent``."""
+        ...
+
+
+class Marketplace(Protocol):
+    """A processor that moves money on to connected accounts. A leg has the guarantees of a refund, and the same three errors."""
+
+    async def read_flow(self, processor_payment: str) -> MoneyFlow | None:
+        """Read live where the money of a payment went: its transfers and its fee, each with all that was returned of it. ``None`` for an unknown payment.
+
+        Raises ``NotSent`` when the processor cannot be asked.
+        """
+        ...
+
+    async def reverse_transfer(self, request: LegRequest, *, send_before: float) -> LegReceipt:
+        """Take a part of a transfer back, if the first byte can leave before ``send_before`` (:func:`uptime`); else raise :class:`SendTooLate`.
+
+        Safe to call again with the same request, as :meth:`Processor.refund`. Raises ``Refused`` (nothing came back: ``insufficient_funds`` when the connected
+        account has too little), ``NotSent`` or ``Unknown``.
+        """
+        ...
+
+    async def refund_fee(self, request: LegRequest, *, send_before: float) -> LegReceipt:
+        """Give a part of an application fee back to the account it was taken from, with the same guarantees."""
+        ...
+
+    async def find_reversal(self, transfer: str, operation: str) -> LegReceipt | None:
+        """Look our reversal up among all of a transfer's, to the last page, by our operation id. ``None`` is no evidence of anything. Raises ``NotSent``."""
+        ...
+
+    async def find_fee_refund(self, fee: str, operation: str) -> LegReceipt | None:
+        """Look our refund of a fee up, the same way."""
         ...

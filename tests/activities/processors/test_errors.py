@@ -48,6 +48,8 @@ async def error_of(processor: StripeProcessor, intent: str = "pi_1", **more: Any
         (400, {"code": "charge_already_refunded"}, Refused, "already_refunded"),
         (400, {"code": "charge_disputed"}, Refused, "disputed"),
         (400, {"code": "refund_disputed_payment"}, Refused, "disputed"),
+        (400, {"code": "charge_not_refundable"}, Refused, "not_refundable"),
+        (400, {"code": "balance_insufficient"}, Refused, "insufficient_funds"),
         (400, {"code": "amount_too_large"}, Refused, "refused"),
         (400, {"code": "parameter_invalid_integer"}, Refused, "refused"),
         (400, {}, Refused, "refused"),
@@ -64,6 +66,7 @@ async def error_of(processor: StripeProcessor, intent: str = "pi_1", **more: Any
         (401, {"code": "api_key_expired"}, NotSent, "key_refused"),
         (402, {"type": "card_error", "code": "insufficient_funds"}, Refused, "refused"),
         (403, {}, NotSent, "permission"),
+        (403, {"code": "account_invalid"}, NotSent, "account_refused"),
         (403, {"code": "api_key_expired"}, NotSent, "key_refused"),
         (404, {"code": "resource_missing"}, Refused, "not_found"),
         (404, {}, Unknown, "unexpected_status"),
@@ -109,7 +112,7 @@ async def test_the_sandbox_s_own_errors_mean_the_same(processor: StripeProcessor
     found["other content"] = await error_of(processor, amount=1, key="k5")
 
     assert {name: (type(error), error.reason) for name, error in found.items()} == {
-        "too large": (Refused, "refused"),
+        "too large": (Refused, "amount_too_large"),
         "unknown payment": (Refused, "not_found"),
         "revoked": (NotSent, "key_refused"),
         "read only": (NotSent, "permission"),
@@ -344,8 +347,23 @@ async def test_what_cannot_be_read_was_not_asked(processor: StripeProcessor, san
 # --- the page ----------------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_prints_the_table() -> None:
+def test_the_page_prints_the_tables() -> None:
     assert error_map.as_markdown() in DOCS.read_text()
+    assert error_map.sentences_as_markdown() in DOCS.read_text()
+
+
+@pytest.mark.parametrize("sentence", error_map.SENTENCES, ids=lambda sentence: sentence.reason)
+@pytest.mark.parametrize(("status", "code"), [(400, None), (404, None), (409, None), (429, "rate_limit"), (500, None)])
+def test_a_sentence_names_a_refusal_and_never_makes_one(sentence: error_map.Sentence, status: int, code: str | None) -> None:
+    def translated(message: str) -> ProcessorError:
+        spoken = {"error": {"type": "invalid_request_error", "message": message} | ({"code": code} if code else {})}
+        return error_map.translate(stripe.StripeError(message, http_status=status, json_body=spoken))
+
+    plain, told = translated("Words."), translated(f"Words {sentence.says} words.")
+
+    assert type(told) is type(plain)
+    assert told.reason == (sentence.reason if isinstance(told, Refused) else plain.reason)
+    assert isinstance(plain, Refused) == (status == 400)
 
 
 def test_whatever_has_no_row_is_unknown() -> None:

@@ -98,8 +98,12 @@ INTENT = {
 CHARGE = {"object": "charge", "id": "ch_1", "status": "succeeded", "captured": True, "currency": "usd", "amount_captured": 5_000}
 
 
+def read(intent: dict[str, Any]) -> answers.Json:
+    return answers.intent(intent, "pi_1", answers.charges_shown(intent, "pi_1") or [])
+
+
 def test_the_payments_that_are_altered_below_can_be_read() -> None:
-    assert answers.intent(INTENT | {"latest_charge": CHARGE}, "pi_1")["captured"] == 5_000
+    assert read(INTENT | {"latest_charge": CHARGE})["captured"] == 5_000
     assert answers.charge(CHARGE, "ch_1")["captured"] == 5_000
 
 
@@ -112,12 +116,21 @@ def test_the_payments_that_are_altered_below_can_be_read() -> None:
         {"currency": None},
         {"status": 1},
         {"latest_charge": 7},
+        {"latest_charge": CHARGE | {"payment_intent": "pi_2"}},
+        {"latest_charge": CHARGE | {"amount_captured": "5000"}},
         {"object": "charge"},
     ],
 )
 def test_another_payment_or_an_amount_of_another_kind_is_not_believed(wrong: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
-        answers.intent(INTENT | {"latest_charge": None} | wrong, "pi_1")
+        read(INTENT | {"latest_charge": None} | wrong)
+
+
+def test_where_the_payment_and_its_charges_disagree_the_smaller_sum_counts() -> None:
+    for received, taken in ((5_000, 4_000), (4_000, 5_000)):
+        intent = INTENT | {"amount_received": received, "latest_charge": None}
+        assert answers.intent(intent, "pi_1", [CHARGE | {"amount_captured": taken}])["captured"] == 4_000
+    assert answers.intent(INTENT | {"latest_charge": None}, "pi_1", [])["captured"] == 0
 
 
 @pytest.mark.parametrize("wrong", [{"id": "ch_2"}, {"captured": 1}, {"amount_captured": True}, {"outcome": "normal"}])

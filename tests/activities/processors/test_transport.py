@@ -104,15 +104,16 @@ async def test_a_cancellation_carries_its_key_and_nothing_else(connected: MakePr
 async def test_an_id_stays_one_segment_of_the_path(connected: MakeProcessor) -> None:
     async with serving(answering("200 OK", "{}")) as server:
         with pytest.raises(NotSent):
-            await connected(server.url).read_payment("../x?y#z")
+            await connected(server.url).find_reversal("../x?y#z", "op_1")
 
-    assert server.received[0].startswith(b"GET /v1/payment_intents/..%2Fx%3Fy%23z")
+    assert server.received[0].startswith(b"GET /v1/transfers/..%2Fx%3Fy%23z/reversals")
 
 
 @pytest.mark.parametrize("typed", ["", "../account", "re_1/cancel", "re 1", "re_" + "x" * 300, "rückzahlung"])
 async def test_what_cannot_be_an_id_is_not_looked_up(connected: MakeProcessor, typed: str) -> None:
     async with serving(answering("200 OK", json.dumps(REFUND))) as server:
         assert await connected(server.url).retrieve(typed) is None
+        assert await connected(server.url).read_payment(typed) is None
 
     assert server.received == []
 
