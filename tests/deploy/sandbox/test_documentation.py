@@ -23,5 +23,5 @@ async def test_every_curl_example_works(http: httpx.AsyncClient, sandbox: Any):
         made = answer.json()
         if isinstance(made, dict) and made.get("object") in ("refund", "dispute"):
             names[made["object"].upper()] = made["id"]
-    assert len(lines) == 19
+    assert len(lines) == 24
     sandbox.control("POST", "/reset")
