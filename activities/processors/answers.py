@@ -81,14 +81,15 @@ def intent(value: object, intent_id: str, charges: list[Json]) -> Json:
     """What a PaymentIntent and its charges say of the payment: fields of ``PaymentState``.
 
     There are several charges where attempts failed; the latest one need not be the one that took the money. Where the PaymentIntent and its charges say
-    different sums, the smaller one counts: nobody is paid out of the difference.
+    different sums, the smaller one counts: nobody is paid out of the difference. A reading in which no charge says that it took anything yet is one in the
+    middle of a capture: then the PaymentIntent's word counts, and the processor refuses what is not there.
     """
     found = _the(an_object(value, "payment_intent"), intent_id)
     status, received = text(found, "status"), amount(found, "amount_received")
     if any(text_or_none(charge, "payment_intent") not in (None, intent_id) for charge in charges):
         raise ValueError("charges of another payment than the one asked for")
     taking = [charge for charge in charges if taken(charge)]
-    captured = min(received, sum(taken(charge) for charge in taking))
+    captured = min(received, sum(taken(charge) for charge in taking)) or received
     charge = next(iter(taking or charges), None)
     meaning = _PAYMENT_STATUS.get(status, PaymentStatus.UNKNOWN)
     if captured and meaning in (PaymentStatus.AUTHORISED, PaymentStatus.CANCELED):

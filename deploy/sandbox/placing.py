@@ -29,7 +29,7 @@ def check(work: Work, wanted: dict[str, Any]) -> None:
     """Raises ValueError for a payment that cannot be."""
     amount, currency = wanted["amount"], check_currency(wanted["currency"])
     captures = captures_of(wanted)
-    if type(amount) is not int or amount < 1 or any(type(part) is not int or part < 0 for part in captures or ()):
+    if type(amount) is not int or amount < 1 or any(not isinstance(part, int) or part < 0 for part in captures or ()):
         raise ValueError("amount is a positive whole number of minor units; captured and captures are whole numbers or null")
     most = payments.overcapturable(amount) if wanted.get("overcapture") else amount
     if sum(captures or ()) > most:
