@@ -14,6 +14,7 @@ from refunds.ids import workflow_id
 from refunds.money import Money
 from refunds.status import FINAL, Status
 from store.classifying import SEALED
+from store.lines import breakdown_of
 from store.situations import RUNBOOKS, waits_for
 from store.sql import Row
 from store.views import Seen
@@ -105,7 +106,7 @@ def refund(seen: Seen, *, run_url: str, texts: Mapping[str, str] | None, reads_t
         "final_at": row["final_at"],
         "request": _request(row),
         "terms": row["terms"],
-        "breakdown": breakdown(row["facts"].get("breakdown")) if row["facts"] else None,
+        "breakdown": breakdown(breakdown_of(row["facts"], row["details"])) if row["facts"] else None,
         "sources": row["sources"],
         "policy": _policy(row),
         "decisions": [_decision(d) for d in row["decisions"] or ()],
@@ -156,22 +157,12 @@ def _request(row: Row) -> dict[str, Any]:
     }
 
 
-def breakdown(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def breakdown(parts: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What the named lines and shipping come to, part by part; ``None`` when none are named."""
-    if stored is None:
+    if parts is None:
         return None
-    return {
-        **_amount(stored["amount"], stored["currency"]),
-        "captured": stored["captured"],
-        "order_total": stored["order_total"],
-        "order_currency": stored["order_currency"],
-        "lines": [
-            {name: line[name] for name in ("id", "quantity", "ordered", "earlier", "amount", "tax", "discount", "left")}
-            | {"amount_text": str(Money(line["amount"], stored["currency"]))}
-            for line in stored["lines"]
-        ],
-        "shipping": stored["shipping"],
-    }
+    lines = [line | {"amount_text": str(Money(line["amount"], parts["currency"]))} for line in parts["lines"]]
+    return {**parts, **_amount(parts["amount"], parts["currency"]), "lines": lines}
 
 
 def _policy(row: Row) -> dict[str, Any] | None:

@@ -66,8 +66,8 @@ class LineShare:
 class Breakdown:
     """An amount, line by line, in API units of ``currency``. ``amount`` is the exact sum of the parts.
 
-    ``captured`` is what it was allocated from. ``order_total`` (in ``order_currency``) is what the order's lines and shipping come to by themselves; where
-    the two differ, more or less was taken than the order says.
+    ``lines`` are in the sequence of the request. ``captured`` is what it was allocated from. ``order_total`` (in ``order_currency``) is what the order's lines
+    and shipping come to by themselves; where the two differ, more or less was taken than the order says.
     """
 
     amount: int
@@ -234,10 +234,9 @@ def break_down(order: Order, captured: int, code: str, units: Units, earlier: Ea
     check_units(order, units, earlier)
     step = currency(code).multiple
     of_lines, of_shipping = shares(order, captured, code)
+    known = {line.id: (line, share) for line, share in zip(order.lines, of_lines, strict=True)}
     lines = tuple(
-        _of_line(line, share, units.lines[line.id], earlier.lines.get(line.id, NOTHING), step)
-        for line, share in zip(order.lines, of_lines, strict=True)
-        if line.id in units.lines
+        _of_line(*known[line_id], quantity, earlier.lines.get(line_id, NOTHING), step) for line_id, quantity in units.lines.items()
     )
     shipping = of_shipping if units.shipping else None
     amount = sum(line.amount for line in lines) + (shipping.amount if shipping else 0)

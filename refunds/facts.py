@@ -57,10 +57,10 @@ class LineFacts:
     """A line of the order that the request concerns: the named ones; when none are named, all, except for a request for shipping alone.
 
     ``ordered`` units of it, of which ``asked`` are asked for now (``None`` when the request names an amount and no lines) and ``refunded`` were by earlier
-    requests by lines. ``shipped`` and ``returned`` are as the merchant recorded them, ``None`` when not known.
+    requests by lines. ``shipped`` and ``returned`` are as the merchant recorded them, ``None`` when not known. Its id is the merchant's and stays out of
+    what is recorded with a decision (promise P9).
     """
 
-    id: str
     category: str
     ordered: int
     asked: int | None

@@ -20,10 +20,13 @@ from store.sql import Query, Row
 from store.tables import refunds, revisions
 
 BREAKDOWN = "breakdown"
-"""Where a revision keeps its breakdown, beside the facts it was judged on."""
+"""Where a revision keeps its breakdown, beside the facts it was judged on: without the lines' ids, which are the merchant's and stand in the request."""
 
 TAKEN = Query(
-    select(revisions.c.facts[literal_column(f"'{BREAKDOWN}'", Text)].label(BREAKDOWN))
+    select(
+        revisions.c.facts[literal_column(f"'{BREAKDOWN}'", Text)].label(BREAKDOWN),
+        refunds.c.details[literal_column("'lines'", Text)].label("named"),
+    )
     .join(refunds, (revisions.c.refund_id == refunds.c.id) & (revisions.c.revision == refunds.c.revision))
     .where(
         refunds.c.payment_id == bindparam("payment"),
@@ -61,7 +64,6 @@ class Priced:
         concerned = [line for line in self.order.lines if not self.units or line.id in named]
         return tuple(
             LineFacts(
-                id=line.id,
                 category=line.category,
                 ordered=line.quantity,
                 asked=named[line.id] if self.units else max(0, line.quantity - self.earlier.units(line.id)) if full else None,
@@ -84,7 +86,8 @@ def price(order_row: Row, units: Units, state: PaymentState, taken: Sequence[Row
 
     What makes it impossible is kept as ``refusal`` for the caller to judge.
     """
-    order, earlier = Order.model_validate(order_row["body"]), Earlier.of(row[BREAKDOWN] for row in taken)
+    order = Order.model_validate(order_row["body"])
+    earlier = Earlier.of(with_ids(row[BREAKDOWN], row["named"]) for row in taken)
     lines, shipping = weigh(order)
     priced = Priced(order, units, earlier, sum(part.amount for part in (*lines, shipping)) if lines else None)
     if not units:
@@ -113,4 +116,18 @@ async def check(connection: AsyncConnection, order: Row, units: Units) -> None:
 
 def recorded(breakdown: Breakdown | None) -> dict[str, Any]:
     """A breakdown as a revision keeps it, nothing when there is none."""
-    return {} if breakdown is None else {BREAKDOWN: asdict(breakdown)}
+    if breakdown is None:
+        return {}
+    plain = asdict(breakdown)
+    return {BREAKDOWN: plain | {"lines": [{name: value for name, value in line.items() if name != "id"} for line in plain["lines"]]}}
+
+
+def with_ids(kept: Row, named: Sequence[Row] | None) -> dict[str, Any]:
+    """What :func:`recorded` kept, with the lines' ids from the request, whose sequence it has."""
+    return {**kept, "lines": [{"id": line["id"], **part} for line, part in zip(named or (), kept["lines"], strict=True)]}
+
+
+def breakdown_of(facts: Row, details: Row) -> dict[str, Any] | None:
+    """The breakdown of a revision, as plain JSON values; ``None`` when it has none."""
+    kept = facts.get(BREAKDOWN)
+    return None if kept is None else with_ids(kept, details.get("lines"))

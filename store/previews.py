@@ -1,12 +1,11 @@
 """What a request would come to, by the same facts and policy as the real thing, with nothing kept: the caller always rolls its transaction back."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.allocation import Breakdown
 from refunds.clock import Clock
 from refunds.facts import PolicyDecision
 from refunds.money import Money
@@ -16,7 +15,6 @@ from refunds.refundable import Refundable
 from refunds.terms import OperationKind
 from store.asking import asked_at_first
 from store.changes import Change, read_refund
-from store.lines import BREAKDOWN, recorded
 from store.quoting import judge
 from store.tables import customers
 
@@ -36,7 +34,7 @@ class Preview:
     policy_hash: str
     decision: PolicyDecision
     figures: Refundable
-    breakdown: Mapping[str, Any] | None
+    breakdown: Breakdown | None
 
 
 async def preview(connection: AsyncConnection, clock: Clock, refund_id: str, state: PaymentState) -> Preview:
@@ -63,5 +61,5 @@ async def preview(connection: AsyncConnection, clock: Clock, refund_id: str, sta
         policy_hash=judged.force.hash,
         decision=judged.decision,
         figures=judged.figures,
-        breakdown=recorded(judged.breakdown).get(BREAKDOWN),
+        breakdown=judged.breakdown,
     )

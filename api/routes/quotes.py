@@ -1,6 +1,7 @@
 """What a refund would come to, before anybody asks for it."""
 
 import secrets
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -110,7 +111,7 @@ def _shown(preview: Preview, state: PaymentState, *, unread: bool) -> dict[str, 
             "reason": preview.reason,
             "processor_reason": preview.processor_reason,
         },
-        "breakdown": presenting.breakdown(preview.breakdown),
+        "breakdown": presenting.breakdown(asdict(preview.breakdown) if preview.breakdown else None),
         "tier": decision.tier,
         "policy": {"version": preview.policy_version, "hash": preview.policy_hash, "text": decision.policy_text},
         "checks": [{"id": c.id, "text": c.text, "observed": c.observed, "limit": c.limit, "result": c.result} for c in decision.checks],
