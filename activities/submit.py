@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.heartbeat import heartbeating
 from activities.processors.base import Processor, SendTooLate, uptime
+from activities.processors.error_map import KEY_REFUSED, PERMISSION, RATE_LIMITED
 from activities.read_payment import missing
 from refunds.errors import Code
 from refunds.logs import logger
@@ -61,7 +62,7 @@ class Submit:
     async def _advance(self, refund_id: str, standing: Standing) -> Situation:
         operation = standing.operation
         if operation is not None and operation.in_flight:
-            raise Unknown("attempt_in_flight", "another worker may be sending it")
+            raise Unknown(_IN_FLIGHT, "another worker may be sending it")
         if operation is not None and operation.uncertain:
             adopted = await self._look_up(operation)
             if adopted is not None:
@@ -142,15 +143,14 @@ class Submit:
         operation = (await self._payments.standing(refund_id)).operation
         if operation is None or operation.first_sent_at is None:
             if refused_key is not None:
-                return await self._payments.hold_unsent(
-                    refund_id, Code.PROCESSOR_HALTED, f"the processor does not accept our key ({error.reason})"
-                )
+                why = f"the processor does not accept our key ({error.reason})"
+                return await self._payments.hold_unsent(refund_id, Code.PROCESSOR_HALTED, why)
             if tried >= self._settings.submit_max_attempts:
-                await self._payments.trip_breaker()
-                return await self._payments.hold_unsent(
-                    refund_id, Code.PROCESSOR_UNREACHABLE, f"the processor cannot be reached ({error.reason})"
-                )
-        elif refused_key is None:
+                if error.reason != RATE_LIMITED:  # whoever is told to slow down has reached it
+                    await self._payments.trip_breaker()
+                why = f"the processor cannot be reached ({error.reason})"
+                return await self._payments.hold_unsent(refund_id, Code.PROCESSOR_UNREACHABLE, why)
+        elif refused_key is None and error.reason != _IN_FLIGHT:
             tried = await self._payments.looked_in_vain(operation)
             if tried >= self._settings.submit_max_attempts:
                 why = f"no answer ({error.reason}) after {operation.attempts} attempts and {tried} looks"
@@ -160,7 +160,8 @@ class Submit:
         raise ApplicationError(error.reason, type=type(error).__name__, next_retry_delay=timedelta(seconds=wait)) from None
 
 
-_HALTING = {"key_refused": Code.KEY_REFUSED, "permission": Code.KEY_NOT_PERMITTED}
+_IN_FLIGHT = "attempt_in_flight"
+_HALTING = {KEY_REFUSED: Code.KEY_REFUSED, PERMISSION: Code.KEY_NOT_PERMITTED}
 """Reasons of the error map that say something about our key and nothing about the refund."""
 
 

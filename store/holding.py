@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import bindparam, exists, literal_column, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code, RefundError
 from refunds.messages import Situation
 from refunds.processor import STRIPE
 from refunds.status import Event, Status
-from store import controls, halts, pacing
+from store import halts, pacing
 from store.changes import Change, lock_payment_of, lock_refund
 from store.operation_rows import Operation
 from store.receipts import Receipts
 from store.situations import situation
-from store.sql import Query, pipelined
+from store.sql import Query
 from store.tables import operations, payments, refunds
 from store.tables import pacing as pacing_table
 
@@ -103,17 +102,6 @@ class Holding(Receipts):
         """Count that an operation was looked for and not found, or could not be looked for; returns how often that was."""
         async with self.database.begin() as connection:
             return await _LOOKED.value(connection, operation=operation.id)
-
-    async def _brake(self, connection: AsyncConnection) -> tuple[Code, str] | None:
-        """What keeps everything back just now, or ``None``. What cannot be read raises, and then nothing is sent."""
-        async with pipelined(connection):
-            controlling, halting = await controls.READ.ask(connection), await halts.IN_FORCE.ask(connection, processor=STRIPE)
-        control, halt = controls.Control(**await controlling.one()), await halting.first()
-        if control.stopped:
-            return Code.EMERGENCY_STOP, "an operator has stopped all refunds"
-        if control.mode == "draft":
-            return Code.DRAFT_MODE, "the installation is in draft mode, in which nothing is sent"
-        return None if halt is None else (Code.PROCESSOR_HALTED, f"submitting is halted ({halt['code']}): {halt['reason']}")
 
     def _hold(self, change: Change, code: Code, why: str) -> None:
         # Quoted again at once; but terms that keep being refuted are not quoted in a hot loop.

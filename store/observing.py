@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ARRAY, Text, any_, bindparam, func, literal, select, update
+from sqlalchemy import ARRAY, Text, any_, bindparam, func, literal, literal_column, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.discrepancies import Kind, Standing
@@ -23,6 +23,7 @@ from store.changes import Change, enter, lock_payment, lock_refund
 from store.comparing import theirs
 from store.receipts import RECORD, Receipts
 from store.sql import Query, Row
+from store.tables import discrepancies as discrepancies_table
 from store.tables import operations, payment_snapshots, payments, processor_refunds, refunds, revisions
 
 EXTERNAL = "external"
@@ -78,6 +79,11 @@ _RELEASING = Query(
         refunds.c.status == any_(bindparam("statuses", type_=ARRAY(Text))),
     )
     .order_by(refunds.c.id)
+)
+_JUDGED = Query(
+    select(discrepancies_table.c.id)
+    .where(discrepancies_table.c.kind == bindparam("kind"), discrepancies_table.c.processor_refund == bindparam("refund"))
+    .limit(literal_column("1"))
 )
 _PROMISED = [s.value for s in (Status.AWAITING_CONSENT, Status.AWAITING_REVIEW, Status.APPROVED, Status.HELD)]
 _UNSURE = [Status.SUBMITTING.value, Status.PARKED.value]
@@ -202,7 +208,9 @@ class Observing(Receipts):
             return  # seen before; whoever lifted the halt has judged it
         reading.imported += 1
         await self._differs(connection, reading, refund, Kind.UNKNOWN_OPERATION, operation=operation)
-        await self._halt(connection, at, refund, "carries an operation of ours that the database does not know")
+        # Found before its order was sent again, and halted for then: its payment is held by the discrepancy, the others are not.
+        if not await _JUDGED.all(connection, refund=refund.id, kind=Kind.UNKNOWN_PAYMENT.value):
+            await self._halt(connection, at, refund, "carries an operation of ours that the database does not know")
 
     async def _misplaced(self, connection: AsyncConnection, reading: "_Reading", refund: ProcessorRefund, row: Row, kind: Kind) -> None:
         """A refund with an operation of ours where our record says that there can be none."""

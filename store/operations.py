@@ -18,7 +18,7 @@ from refunds.processor import STRIPE, Conclusion, DisputeState, FrozenRequest, N
 from refunds.status import Event, Status
 from refunds.submission import freeze
 from refunds.terms import OperationKind, Terms
-from store import controls, halts, snapshots
+from store import brakes, controls, halts, snapshots
 from store.changes import Change, lock_payment_of, lock_refund
 from store.claims import refundable_of
 from store.holding import Holding, Standing
@@ -77,7 +77,7 @@ class Payments(Holding):
         """
         async with self.database.begin() as connection:
             await controls.share_stop_lock(connection)
-            brake = await self._brake(connection)
+            brake = await brakes.of_everything(connection, STRIPE)
             payment = await lock_payment_of(connection, seen.situation.refund)
             change = await lock_refund(connection, seen.situation.refund, self.database.clock.now)
             # What the caller knows was read before calls to the processor took their time; only what is read under the locks counts.
@@ -174,8 +174,8 @@ class Payments(Holding):
         self, connection: AsyncConnection, change: Change, payment: Row, operation: Operation, state: PaymentState
     ) -> tuple[Code, str] | None:
         """Why this operation may not be attempted now, or ``None``."""
-        if payment["held_for"] not in (None, change.id):
-            return Code.PAYMENT_HELD, f"{payment['held_for']} of the same payment came back different from what was approved"
+        if (held := brakes.of_payment(payment, change.id)) is not None:
+            return held
         if (forgotten := await self._forgotten(connection, state)) is not None:
             why = f"the processor shows {forgotten}, a refund of ours that the database does not know"
             await halts.open_halt(connection, change.at, processor=STRIPE, code=Code.DATABASE_FORGOT, reason=why)

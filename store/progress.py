@@ -12,7 +12,7 @@ from refunds.messages import Situation, Step
 from refunds.processor import PaymentState
 from refunds.settings import Settings
 from refunds.status import BEFORE_OPERATION, Event, Status
-from store import asking, controls, halts, pacing, quoting, snapshots
+from store import asking, brakes, pacing, quoting, snapshots
 from store.changes import Change, lock_payment, lock_refund, read_refund
 from store.db import Database
 from store.deadlines import climb, remind_of_holding, remind_of_waiting
@@ -148,9 +148,12 @@ class Steps:
 
     async def _kept_back(self, connection: AsyncConnection, change: Change, payment: Row) -> bool:
         """Whether a held refund stays held: by the stop, draft mode, a halt or its payment, or because its turn has not come."""
-        control = await controls.read(connection)
-        halted = await halts.in_force(connection, payment["processor"]) is not None
-        if control.stopped or control.mode == "draft" or halted or payment["held_for"] not in (None, change.id):
+        brake = await brakes.of_everything(connection, payment["processor"]) or brakes.of_payment(payment, change.id)
+        if brake is not None:
+            code, why = brake
+            if change["code"] not in (code, Code.TERMS_EXPIRED):  # terms that have to be judged again still have to be
+                change.put(code=code.value, detail=why)
+                change.note("held_for_another_reason", code=code.value)
             change.put(slot_at=None)
             remind_of_holding(change, self.settings)
             return True

@@ -6,10 +6,11 @@ Every function here converges: whoever comes second finds the record made and ch
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Text, bindparam, insert, literal, not_, select, update
+from sqlalchemy import Text, bindparam, insert, literal, literal_column, not_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.discrepancies import Kind, Standing
 from refunds.errors import Code
 from refunds.messages import Situation
 from refunds.processor import Conclusion, ProcessorRefund, RefundState, conclude
@@ -17,7 +18,7 @@ from refunds.status import Event, Status, allows
 from store.changes import Change
 from store.operation_rows import ANSWERED, UNKNOWN, Attempt, Operation, OperationRows
 from store.sql import Query, pipelined
-from store.tables import attempts, operations, payments, processor_refunds
+from store.tables import attempts, discrepancies, operations, payments, processor_refunds
 
 _FRESH = ("state", "raw_state", "failure_reason", "updated_at")
 _KEPT = ("id", "processor", "payment_id", "operation_id", "amount", "currency", *_FRESH[:3], "created_at", "first_seen_at", "updated_at")
@@ -51,13 +52,26 @@ def _money(operation: Operation) -> dict[str, Any]:
     return {"amount": operation.amount.amount, "currency": operation.amount.currency}
 
 
-_HELD = bindparam("held", type_=Text)
 _HOLD_PAYMENT = Query(
-    update(payments)
-    .where(payments.c.id == bindparam("payment"), payments.c.held_for.is_not_distinct_from(_HELD))
-    .values(held_for=bindparam("held_for"))
+    update(payments).where(payments.c.id == bindparam("payment"), payments.c.held_for.is_(None)).values(held_for=bindparam("held_for"))
 )
 """Nothing more is sent for a payment of which a refund came back different from what was approved, until a person has settled that one."""
+_FORGOTTEN = (
+    select(discrepancies.c.id)
+    .where(
+        discrepancies.c.payment_id == payments.c.id,
+        discrepancies.c.kind == literal(Kind.UNKNOWN_OPERATION.value),
+        discrepancies.c.state != literal(Standing.CLOSED.value),
+    )
+    .order_by(discrepancies.c.first_seen_at)
+    .limit(literal_column("1"))
+)
+_LET_GO = Query(
+    update(payments)
+    .where(payments.c.id == bindparam("payment"), payments.c.held_for == bindparam("held"))
+    .values(held_for=_FORGOTTEN.scalar_subquery())
+)
+"""Let a payment go, unless it must be held for something else as well."""
 
 
 class Receipts(OperationRows):
@@ -150,9 +164,9 @@ class Receipts(OperationRows):
         if conclusion.event is Event.PROCESSOR_PENDING:
             change.put(wake_at=change.at + timedelta(seconds=self.settings.pending_poll_initial_s))
         if before is Status.PARKED:
-            await _HOLD_PAYMENT.do(connection, payment=operation.payment_id, held=change.id, held_for=None)
+            await _LET_GO.do(connection, payment=operation.payment_id, held=change.id)
         if conclusion.event is Event.PARK and conclusion.code is Code.RESPONSE_MISMATCH:
-            await _HOLD_PAYMENT.do(connection, payment=operation.payment_id, held=None, held_for=change.id)
+            await _HOLD_PAYMENT.do(connection, payment=operation.payment_id, held_for=change.id)
         if conclusion.event is Event.PARK:
             change.put(wake_at=change.at + timedelta(seconds=self.settings.parked_escalate_s), queue="settle")
             change.notice("parked", code=conclusion.code)

@@ -158,6 +158,8 @@ def _worker(
         graceful_shutdown_timeout=grace,
         # Few open polls: the server hands a task to an open poll even of a frozen process, and each task lost so costs a time-out.
         max_concurrent_activity_task_polls=2,
+        # Every beat is sent: the SDK would hold them back until just before the time-out, where a busy moment looks like a death.
+        max_heartbeat_throttle_interval=timedelta(seconds=1),
         max_concurrent_workflow_tasks=50,
         max_concurrent_activities=50,
         max_concurrent_local_activities=50,

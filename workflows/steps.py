@@ -19,7 +19,7 @@ _PAYMENT = RetryPolicy(initial_interval=timedelta(milliseconds=500), backoff_coe
 _READING = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=2, maximum_attempts=5)
 _READ_WITHIN = timedelta(minutes=10)
 _CALL = timedelta(minutes=3)
-HEARTBEAT = timedelta(seconds=6)
+HEARTBEAT = timedelta(seconds=3)
 """How soon a step that calls the outside is given up for lost when its worker is silent; every such step beats while it works."""
 
 

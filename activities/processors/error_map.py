@@ -13,7 +13,7 @@ import stripe
 
 from refunds.processor import NotSent, ProcessorError, Refused, Unknown
 
-KEY_REFUSED, PERMISSION = "key_refused", "permission"
+KEY_REFUSED, PERMISSION, RATE_LIMITED = "key_refused", "permission", "rate_limited"
 """The two reasons that are no accident of one call: until a person has changed the key or its permissions, no call will succeed."""
 SHAPE = "unexpected_shape"
 """The reason of an answer whose JSON is not what was asked for."""
@@ -77,7 +77,7 @@ TABLE: tuple[Row, ...] = (
     ),
     Row("409", "*", Unknown, "key_in_use", "an earlier request with the same key is still being carried out"),
     Row("424", "*", Unknown, "dependency_failed", "something that Stripe depends on failed; how far it had come is not said"),
-    Row("429", "*", NotSent, "rate_limited", "turned away before it was carried out"),
+    Row("429", "*", NotSent, RATE_LIMITED, "turned away before it was carried out"),
     Row("4xx", "lock_timeout", Unknown, "lock_timeout", _BUSY),
     Row("4xx", "api_key_expired", NotSent, KEY_REFUSED, _KEY),
     Row("4xx", "platform_api_key_expired", NotSent, KEY_REFUSED, _KEY),

@@ -120,7 +120,7 @@ async def test_a_refund_of_ours_that_the_database_does_not_know_halts_everything
 async def test_while_the_breaker_is_open_one_refund_probes_and_the_others_stay_held(shop: Shop) -> None:
     intents = [await shop.paid() for _ in range(3)]
     down, waiting, later = [await shop.approved(intent) for intent in intents]
-    await shop.fault("payment_intent.retrieve", {"kind": "rate_limit"}, times=shop.settings.submit_max_attempts)
+    await shop.fault("payment_intent.retrieve", {"kind": "status", "status": 503}, times=shop.settings.submit_max_attempts)
 
     assert (await shop.submitted(down)).code == "PROCESSOR_UNREACHABLE"
     assert (await shop.submit(waiting)).code == "PROCESSOR_UNREACHABLE", "nobody tries it"

@@ -200,7 +200,7 @@ async def test_a_stop_holds_what_is_approved_and_a_resume_lets_it_go(whole: Api,
     resumed = await whole.call("PUT", "/v1/controls", whole.administrator, {"state": "running", "reason": "test"})
 
     assert held["code"] == "EMERGENCY_STOP"
-    assert [operation["attempts"] for operation in held["processor"]["operations"]] == [[]]
+    assert held["processor"]["operations"] == [], "nothing was even intended"
     assert resumed.json()["resumed"] == 1
     await eventually(whole, view["id"], "succeeded")
 
@@ -241,7 +241,7 @@ async def test_not_refunded_waits_for_a_second_person(whole: Api, sandbox_server
     async with asyncio.timeout(20):
         while (second := await say(whole, view, "settlement", sara, **body)).status_code == 409:
             assert second.json()["code"] == "ATTEMPT_OPEN", "a request that nobody has heard of may still arrive"
-            assert "Retry-After" in second.headers
+            assert second.json()["retry_after"] >= 1
             await asyncio.sleep(0.1)
 
     for answer in (first, same):

@@ -221,7 +221,9 @@ async def _end_them_all(hurt: Whole, refunds: dict[str, tuple[str, Goods]]) -> N
     await hurt.control("POST", f"/refunds/{pending['id']}", {"status": "succeeded"})
     [parked] = (await hurt.truth(refunds["parked"][1].intent)).refunds
     settled = {"outcome": "refunded", "processor_refund_id": parked["id"], "evidence": "in the dashboard"}
-    assert (await hurt.act("sven", refunds["parked"][0], "settlement", settled)).status_code in (200, 202)
+    answer = await hurt.act("sven", refunds["parked"][0], "settlement", settled)
+    # A person settles it, unless the refund that nothing hides any more was observed a moment earlier.
+    assert answer.status_code in (200, 202) or answer.json()["code"] == "NOT_PARKED", answer.text
     for status, (refund, goods) in refunds.items():
         # The held one was turned away three times before anything was done; the parked one was posted three times with one key.
         view = await hurt.until(refund, "succeeded")

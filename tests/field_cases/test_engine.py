@@ -10,8 +10,7 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
 from temporalio.worker import Replayer
 
 from tests.end_to_end.whole import Whole, eventually, only
-from workflows.reading import PaymentReadingWorkflow
-from workflows.refund import RefundWorkflow
+from worker.roles import WORKFLOWS
 
 
 @pytest.mark.parametrize(
@@ -115,7 +114,7 @@ async def test_field_66_everybody_who_speaks_at_the_end_gets_a_typed_answer(whol
 
 async def test_field_69_every_run_of_the_stack_replays(whole: Whole, waiting: str) -> None:
     client = await whole.temporal()
-    replayer = Replayer(workflows=[RefundWorkflow, PaymentReadingWorkflow])
+    replayer = Replayer(workflows=WORKFLOWS)
 
     wrong: dict[str, str] = {}
     statuses: Counter[WorkflowExecutionStatus | None] = Counter()
