@@ -55,8 +55,15 @@ class Priced:
 
     @property
     def amount(self) -> int | None:
-        """The sum of the breakdown."""
-        return None if self.breakdown is None else self.breakdown.amount
+        """The sum of the breakdown: zero for units that cost nothing or have no price, ``None`` where there is nothing to tell."""
+        if self.breakdown is not None:
+            return self.breakdown.amount
+        return 0 if self.worthless else None
+
+    @property
+    def worthless(self) -> bool:
+        """Whether the units are there and have no price. That refuses a request by lines alone; beside an amount it is for a person to see."""
+        return self.refusal is not None and self.refusal.code in (Code.LINES_NOT_PRICED, Code.LINES_COME_TO_NOTHING)
 
     def facts(self, *, full: bool) -> tuple[LineFacts, ...]:
         """The lines that the request concerns, as a policy may ask about them."""

@@ -122,8 +122,7 @@ async def judge(
     if state.raw_status == MISSING:
         why = "The processor does not know this payment."
         decision = replace(decision, outcome="deny", code=Code.PAYMENT_MISSING.value, explanation=why)
-    elif priced.refusal is not None and _stands(priced.refusal, asked, decision):
-        why = priced.refusal
+    elif (why := priced.refusal) is not None and _stands(priced, asked, decision):
         decision = replace(decision, outcome="deny", consent=False, review=None, code=why.code.value, explanation=why.detail)
     elif asked.amount is None and not asked.full and decision.code == Code.AMOUNT_NOT_POSITIVE:
         # Nobody said how much, so it cannot be denied for that: a person states it first.
@@ -134,10 +133,11 @@ async def judge(
     return Judged(force, order, order["account"], figures, facts, decision, priced.breakdown)
 
 
-def _stands(refusal: RefundError, asked: Asked, decision: PolicyDecision) -> bool:
+def _stands(priced: lines.Priced, asked: Asked, decision: PolicyDecision) -> bool:
     """Whether lines that cannot be refunded deny the request: unless a person stated the amount, or the policy denies it for what weighs more."""
     by_amount = decision.code is None or decision.code == Code.AMOUNT_NOT_POSITIVE
-    return (asked.by_customer or asked.by_lines) and (decision.outcome != "deny" or by_amount)
+    about_lines = asked.by_lines or (asked.by_customer and not priced.worthless)
+    return about_lines and (decision.outcome != "deny" or by_amount)
 
 
 async def quote(

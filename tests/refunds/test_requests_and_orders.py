@@ -35,6 +35,11 @@ def without(*names: str, **changed: Any) -> dict[str, Any]:
         (without(amount=5_124, currency="KWD"), Code.AMOUNT_NOT_SENDABLE, "amount"),
         (without(reason="payout"), Code.OUT_OF_SCOPE, "reason"),
         (without("order_id"), Code.INVALID_FIELD, "order_id"),
+        (without("amount", lines=[]), Code.AMOUNT_REQUIRED, "amount"),
+        (without("amount", shipping=False), Code.AMOUNT_REQUIRED, "amount"),
+        (without("amount", full=True, lines=[{"id": "1"}]), Code.LINES_AND_FULL, "lines"),
+        (without("amount", full=True, shipping=True), Code.LINES_AND_FULL, "shipping"),
+        (without(lines=[{"id": "1"}, {"id": " 1 ", "quantity": 2}]), Code.LINE_TWICE, "lines.1.id"),
     ],
 )
 def test_field_43_field_45_what_is_no_amount_is_refused_by_its_own_code(body: dict[str, Any], code: Code, field: str) -> None:
@@ -53,9 +58,21 @@ def test_field_45_full_is_asked_for_explicitly() -> None:
     assert RefundRequest.model_validate(without("amount", "currency", full=True)).money is None
 
 
+def test_lines_and_shipping_stand_for_an_amount() -> None:
+    asked = RefundRequest.model_validate(without("amount", "currency", lines=[{"id": "1", "quantity": 2}, {"id": "2"}], shipping=True))
+    assert (asked.money, asked.units.lines, asked.units.shipping) == (None, {"1": 2, "2": 1}, True)
+    assert not RefundRequest.model_validate(ASKED).units
+    assert (
+        RefundRequest.model_validate(ASKED | {"shipping": False, "lines": []}).body_hash()
+        == RefundRequest.model_validate(ASKED).body_hash()
+    )
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
+        ({"lines": [{"id": "1", "quantity": 0}]}, "quantity"),
+        ({"shipping": 1}, "shipping"),
         ({"approver": "me"}, "approver"),
         ({"message": "a\x00b"}, "NUL"),
         ({"message": "x" * 200_001}, "message"),
@@ -106,6 +123,16 @@ ORDER: dict[str, Any] = {"customer_id": "c1", "currency": "usd", "payments": [{"
         ({"tax": 1.5}, "tax"),
         ({"tax": True}, "tax"),
         ({"surprise": 1}, "surprise"),
+        ({"lines": [{"id": "1", "amount": 5, "discount": 6}]}, "at most its amount"),
+        ({"lines": [{"id": "1", "amount": 5, "discount": None}]}, "discount"),
+        ({"lines": [{"id": "1", "amount": 5, "tax": 1.0}]}, "tax"),
+        ({"lines": [{"id": "1", "amount": 5, "shipped": 2}]}, "at most the line's quantity"),
+        ({"lines": [{"id": "1", "amount": 5, "quantity": 2, "returned": 3}]}, "at most what was shipped"),
+        ({"lines": [{"id": "1", "amount": 5, "quantity": 2, "shipped": 1, "returned": 2}]}, "at most what was shipped"),
+        ({"lines": [{"id": "1", "amount": 5, "shipped": -1}]}, "shipped"),
+        ({"lines": [{"id": "1", "amount": 5, "tax": 2}], "tax": 1}, "tax: the lines' come to 2"),
+        ({"lines": [{"id": "1", "amount": 5, "discount": 2}], "discount": 1}, "discount: the lines' come to 2"),
+        ({"lines": [{"id": "1", "amount": 5}], "shipping": 2, "discount": 8}, "at most what lines and shipping come to, 7"),
     ],
 )
 def test_an_order_that_contradicts_itself_is_refused(changed: dict[str, Any], words: str) -> None:
@@ -117,3 +144,13 @@ def test_categories_are_of_the_lines_each_once() -> None:
     lines = [{"id": str(n), "amount": 1, "category": c} for n, c in enumerate(["shoes", "books", "shoes", ""])]
     assert Order.model_validate(ORDER | {"lines": lines}).categories == ("books", "shoes")
     assert Order.model_validate(ORDER).currency == "USD"
+
+
+def test_what_an_order_does_not_say_of_its_lines_is_not_stored() -> None:
+    line = {"id": "1", "title": "", "category": "", "quantity": 1, "amount": 5}
+    plain = Order.model_validate(ORDER | {"lines": [{"id": "1", "amount": 5}]}).model_dump(mode="json")
+    assert (plain["lines"], "discount" in plain) == ([line], False)
+    said = {"tax": 0, "discount": 1, "shipped": 0, "returned": 0}
+    full = Order.model_validate(ORDER | {"lines": [{"id": "1", "amount": 5} | said], "discount": 2}).model_dump(mode="json")
+    assert (full["lines"], full["discount"]) == ([line | said], 2)
+    assert Order.model_validate(full).model_dump(mode="json") == full

@@ -9,7 +9,7 @@ from refunds.errors import Code, RefundError
 from refunds.messages import Situation
 from refunds.policy import sample_policy_text
 from refunds.processor import PaymentStatus
-from refunds.status import Status
+from refunds.status import RESERVING, Status
 from tests.store.world import World
 
 LINES = [
@@ -114,6 +114,16 @@ async def test_units_of_refunds_that_came_to_nothing_are_free_again(world: World
     assert again.status in (Status.AWAITING_CONSENT, Status.AWAITING_REVIEW)
 
 
+@pytest.mark.parametrize("status", list(Status))
+async def test_units_are_taken_as_long_as_their_refund_reserves_or_has_returned_money(world: World, status: Status) -> None:
+    await ordered(world)
+    refund_id, _ = await by_lines(world, mug=1)
+    world.execute("UPDATE refunds SET status = %s WHERE id = %s", status.value, refund_id)
+    later, _ = await by_lines(world, mug=1)
+    taken = status in RESERVING | {Status.SUCCEEDED}
+    assert (world.row(later)["code"] == Code.LINE_NOT_LEFT) is taken
+
+
 async def test_an_amount_that_the_lines_come_to_is_the_customers_consent_and_another_goes_to_a_person(world: World) -> None:
     await ordered(world)
     right, quoted = await world.quoted(amount=4_800, lines=named(shirt=2))
@@ -123,6 +133,24 @@ async def test_an_amount_that_the_lines_come_to_is_the_customers_consent_and_ano
     assert (world.row(other)["amount"], breakdown(world, other)["amount"]) == (4_700, 4_800)
     _, gone = await by_lines(world, mug=1)
     assert gone.status == Status.DENIED
+
+
+async def test_a_stated_amount_for_a_line_that_costs_nothing_goes_to_a_person(world: World) -> None:
+    await ordered(world, lines=[{"id": "shirt", "amount": 12_100}, {"id": "sticker", "amount": 0, "tax": 0}], tax=0)
+    refund_id, quoted = await world.quoted(amount=500, lines=named(sticker=1))
+    assert (quoted.status, check(world, refund_id, "lines_amount")) == (Status.AWAITING_REVIEW, "require_review")
+
+
+async def test_equal_amounts_of_other_lines_are_two_wishes_and_the_same_line_again_may_be_one(world: World) -> None:
+    await ordered(world, lines=[{"id": "left", "quantity": 2, "amount": 6_050}, {"id": "right", "quantity": 2, "amount": 6_050}], tax=0)
+    first, _ = await by_lines(world, left=1)
+    other, _ = await by_lines(world, right=1)
+    again, _ = await by_lines(world, left=1)
+    amounts = [world.row(refund_id)["amount"] for refund_id in (first, other, again)]
+    assert amounts == [3_025] * 3
+    assert [world.row(refund_id)["possible_duplicate_of"] for refund_id in (first, other, again)] == [None, None, first]
+    by_amount, _ = await world.quoted(amount=3_025)
+    assert world.row(by_amount)["possible_duplicate_of"] == again
 
 
 async def test_field_46_field_48_where_less_was_captured_than_ordered_a_person_looks_at_the_share(world: World) -> None:
