@@ -156,3 +156,17 @@ async def test_a_page_that_cannot_be_believed_was_not_asked(connected: MakeProce
             await connected(server.url).list_refunds(**ALWAYS, after="re_0")
 
     assert caught.value.reason == "unexpected_shape"
+
+
+async def test_an_expired_authorisation_is_left_out_and_the_list_goes_on_behind_it(processor: StripeProcessor, sandbox: Sandbox) -> None:
+    """Refunds that Stripe made of what was released, before 2025-03-31.basil, are still listed: they returned nothing."""
+    paid(sandbox)
+    made = [dashboard(sandbox, 100)["id"] for _ in range(3)]
+    expired = {"on": "refund.list", "fault": {"kind": "alter", "fields": {"reason": "expired_uncaptured_charge"}}}
+    sandbox.control("POST", "/faults", expired)
+
+    first = await processor.list_refunds(**ALWAYS, after=None, limit=2)
+    rest = await processor.list_refunds(**ALWAYS, after=first.next_after, limit=2)
+
+    assert (first.refunds, first.next_after) == ((), made[1])
+    assert ([refund.id for refund in rest.refunds], rest.next_after) == ([made[0]], None)
