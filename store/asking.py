@@ -79,7 +79,7 @@ def asked_again(change: Change, revision: Row) -> Asked:
         by_customer=revision["author_id"] == row["requester_id"],
         reason_by_fraud_role=row["reason_by_fraud_role"],
         extracted=row["details"]["kind"] == "ticket",
-        units=units_of(row["details"]),
+        units=NO_UNITS if row["full"] else units_of(row["details"]),
         by_lines=by_lines,
     )
 

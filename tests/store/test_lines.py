@@ -248,6 +248,25 @@ async def test_another_reason_by_a_reviewer_keeps_the_lines_price_and_another_am
     assert gone.status == Status.DENIED
 
 
+async def test_everything_instead_of_the_lines_by_a_reviewer_stays_everything_when_it_is_quoted_again(world: World) -> None:
+    await ordered(world)
+    refund_id, _ = await by_lines(world, mug=1)
+    await world.revise(refund_id, world.mia, full=True)
+    await world.consent(refund_id)
+    await world.decide(refund_id, world.ann)
+    [expires] = world.rows("SELECT expires_at FROM revisions WHERE revision = 2")
+    world.clock.at = expires["expires_at"]
+    await world.kept(refund_id, WHOLE)
+
+    again = await world.steps.resume_held(refund_id)
+
+    facts = [row["facts"] for row in world.rows("SELECT facts FROM revisions ORDER BY revision")]
+    assert (again.revision, again.amount) == (3, WHOLE)
+    assert [one["request"]["full"] for one in facts] == [False, True, True]
+    assert [one["request"]["lines_amount"] for one in facts] == [4_800, None, None]
+    assert ["breakdown" in one for one in facts] == [True, False, False]
+
+
 @pytest.mark.parametrize(("setting", "status"), [("review", Status.AWAITING_REVIEW), ("deny", Status.DENIED)])
 async def test_goods_that_must_come_back_and_have_not_are_as_the_policy_says(world: World, setting: str, status: Status) -> None:
     await world.policy(sample_policy_text() + RETURNS.format(setting=setting))
