@@ -74,6 +74,14 @@ def check_instants(value: object, place: str = "") -> None:
 
 def check_json(raw: bytes) -> str:
     """Check what a model cannot see any more, and return the text."""
+    text, plain = read_object(raw)
+    if "\\u" in text:  # a NUL or half a surrogate pair can only arrive escaped
+        _check_text(plain)
+    return text
+
+
+def read_object(raw: bytes) -> tuple[str, dict[str, Any]]:
+    """One JSON object, as text and as it is; what its text contains is not looked at. Raises ``MALFORMED_JSON``, or ``INVALID_FIELD`` for a doubled one."""
     try:
         text = raw.decode()
         plain = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
@@ -85,9 +93,7 @@ def check_json(raw: bytes) -> str:
         raise RefundError(Code.MALFORMED_JSON, f"The body is not JSON: {clean(str(error))}.") from None
     if not isinstance(plain, dict):
         raise RefundError(Code.MALFORMED_JSON, "The body is JSON but not an object.")
-    if "\\u" in text:  # a NUL or half a surrogate pair can only arrive escaped
-        _check_text(plain)
-    return text
+    return text, plain
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -159,11 +159,19 @@ def _locale(name: str) -> Locale:
 
 
 def parse_amount(text: str, code: str, locale: str = "en_US") -> Money:
-    """Read an amount a person typed, strictly by the locale, and return it in API units.
+    """Read an amount a person typed to be sent, strictly by the locale, and return it in API units.
+
+    Raises what :func:`read_amount` and :func:`requested` raise. Nothing is rounded.
+    """
+    return requested(read_amount(text, code, locale).amount, code)
+
+
+def read_amount(text: str, code: str, locale: str = "en_US") -> Money:
+    """Read an amount a person wrote, strictly by the locale, and return it in API units: a tax of zero, or of one thousandth of a dinar, is one too.
 
     Grouping must be in the right places, the decimal sign must be the locale's, and more decimals than the currency has are an error. The currency's
     symbol in that locale or its code may stand before or after, as :func:`format_money` writes it; another currency's may not. Raises
-    ``AMOUNT_UNREADABLE`` with what was expected, ``INVALID_FIELD`` for an unknown locale, or the errors of :func:`requested`. Nothing is rounded.
+    ``AMOUNT_UNREADABLE`` with what was expected, ``INVALID_FIELD`` for an unknown locale, or ``UNKNOWN_CURRENCY``. Nothing is rounded.
     """
     kind, known = currency(code), _locale(locale)
     bare = _without_currency(text, kind, known) if len(text) <= _LONGEST_TEXT else ""
@@ -176,7 +184,7 @@ def parse_amount(text: str, code: str, locale: str = "en_US") -> Money:
             field="amount",
         )
     decimals = (match["decimals"] or "").ljust(kind.exponent, "0")
-    return requested(int(re.sub(r"\D", "", match["whole"]) + decimals), kind.code)
+    return Money(int(re.sub(r"\D", "", match["whole"]) + decimals), kind.code)
 
 
 _LONGEST_TEXT = 64

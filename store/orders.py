@@ -1,5 +1,7 @@
 """The merchant's orders, versioned, and which payment of which order a request means. Every look-up is scoped by the customer."""
 
+from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import bindparam, select, update
@@ -22,70 +24,57 @@ _PAYMENTS_OF = Query(select(payments).where(payments.c.order_id == bindparam("or
 _PAYMENT = Query(select(payments).where((payments.c.processor_payment == bindparam("ref")) | (payments.c.id == bindparam("ref"))))
 
 
+class Put(StrEnum):
+    """What became of an order that was sent."""
+
+    CREATED = "created"
+    NEW_VERSION = "new_version"
+    UNCHANGED = "unchanged"
+
+
 async def put_order(connection: AsyncConnection, clock: Clock, *, external_ref: str, order: Order, actor: str) -> tuple[Row, bool]:
     """Store an order and return its row and whether it is new. The same content again makes no new version.
 
     Raises ``ORDER_CONFLICT`` when the order belongs to another customer, or a payment to another order: neither is ever moved.
     """
+    row, put, customer = await record_order(connection, clock, external_ref=external_ref, order=order, actor=actor)
+    if put is not Put.UNCHANGED and order.customer_since not in (None, customer["account_created_at"]):
+        await note_since(connection, customer["id"], order.customer_since)
+    return row, put is Put.CREATED
+
+
+async def record_order(connection: AsyncConnection, clock: Clock, *, external_ref: str, order: Order, actor: str) -> tuple[Row, Put, Row]:
+    """Store an order and return its row, what became of it, and its customer, whose ``account_created_at`` is left as it was.
+
+    Raises as :func:`put_order` does.
+    """
     now = clock.now()
     customer = await _customer(connection, clock, order)
-    customer_id = customer["id"]
     body = order.model_dump(mode="json")
-    made = (
-        await connection.execute(
-            insert(orders)
-            .values(
-                id=new_id(Prefix.ORDER),
-                external_ref=external_ref,
-                customer_id=customer_id,
-                version=1,
-                placed_at=order.placed_at,
-                delivered_at=order.delivered_at,
-                body=body,
-                updated_at=now,
-            )
-            .on_conflict_do_nothing()
-            .returning(orders.c.id)
-        )
-    ).scalar_one_or_none()
-    row = (
-        (await connection.execute(select(orders).where(orders.c.external_ref == external_ref).with_for_update(key_share=True)))
-        .mappings()
-        .one()
-    )
-    if row["customer_id"] != customer_id:
+    times = {"placed_at": order.placed_at, "delivered_at": order.delivered_at}
+    values = {"customer_id": customer["id"], "body": body, "updated_at": now} | times
+    adding = insert(orders).values(id=new_id(Prefix.ORDER), external_ref=external_ref, version=1, **values)
+    made = (await connection.execute(adding.on_conflict_do_nothing().returning(orders.c.id))).scalar_one_or_none()
+    reading = select(orders).where(orders.c.external_ref == external_ref).with_for_update(key_share=True)
+    row = (await connection.execute(reading)).mappings().one()
+    if row["customer_id"] != customer["id"]:
         raise RefundError(Code.ORDER_CONFLICT, "This order belongs to another customer.", field="customer_id")
-    if made is None and row["body"] == body:
-        return row, False
     if made is None:
-        row = (
-            (
-                await connection.execute(
-                    update(orders)
-                    .where(orders.c.id == row["id"])
-                    .values(
-                        version=row["version"] + 1,
-                        placed_at=order.placed_at,
-                        delivered_at=order.delivered_at,
-                        body=body,
-                        updated_at=now,
-                    )
-                    .returning(orders)
-                )
-            )
-            .mappings()
-            .one()
-        )
+        if row["body"] == body:
+            return row, Put.UNCHANGED, customer
+        changing = update(orders).where(orders.c.id == row["id"]).values(version=row["version"] + 1, **values).returning(orders)
+        row = (await connection.execute(changing)).mappings().one()
     await connection.execute(
         insert(order_versions).values(order_id=row["id"], version=row["version"], body=body, recorded_at=now, recorded_by=actor)
     )
     await _put_payments(connection, row["id"], order)
-    if order.customer_since is not None and order.customer_since != customer["account_created_at"]:
-        # Last, because the customer's lock comes last in the order of locks.
-        since = update(customers).where(customers.c.id == customer_id).values(account_created_at=order.customer_since)
-        await connection.execute(since)
     await enter(connection, "order_recorded", now, actor=actor, order=row["id"], version=row["version"])
-    return row, made is not None
+    return row, Put.NEW_VERSION if made is None else Put.CREATED, customer
+
+
+async def note_since(connection: AsyncConnection, customer_id: str, since: datetime | None) -> None:
+    """Record since when somebody is a customer. Do it last: the customer's lock comes last in the order of locks."""
+    await connection.execute(update(customers).where(customers.c.id == customer_id).values(account_created_at=since))
 
 
 async def _customer(connection: AsyncConnection, clock: Clock, order: Order) -> Row:
