@@ -112,10 +112,12 @@ class StripeApi:
         """Whose objects the call is about: the key's mode, and the connected account in `Stripe-Account`. Raises 403 for one that is not connected."""
         authorization = headers.get(b"authorization", b"").decode("latin-1")
         account = headers.get(b"stripe-account", b"").decode("latin-1") or None
-        own = self._state.setting("account", DEFAULT_ACCOUNT)
-        if account not in (None, own, *connect.accounts(self._state)):
-            raise errors.no_access(masked(presented(authorization) or ""), account)
-        return scopes.scope(None if account == own else account, live=is_live(authorization))
+        if account is not None:
+            own = self._state.setting("account", DEFAULT_ACCOUNT)
+            if account not in (own, *connect.accounts(self._state)):
+                raise errors.no_access(masked(presented(authorization) or ""), account)
+            account = None if account == own else account
+        return scopes.scope(account, live=is_live(authorization))
 
     def _payment_intent(self, request: Incoming) -> str | None:
         """The PaymentIntent that a request is about, by whichever id it names."""

@@ -36,6 +36,8 @@ def check(work: Work, wanted: dict[str, Any]) -> None:
         raise ValueError(f"at most {most} can be captured; overcapture adds {payments.OVERCAPTURE_PERCENT} percent")
     if wanted.get("status") not in (None, *STATUSES):
         raise ValueError(f"status is one of {sorted(STATUSES)}")
+    if wanted.get("failed_after") and (wanted.get("open") or captures == [0] or wanted.get("status") not in (None, "succeeded")):
+        raise ValueError("failed_after: only a payment that is wholly captured can have later attempts")
     check_granularity(amount, currency)
     if not all(isinstance(value, str) for value in (wanted.get("metadata") or {}).values()):
         raise ValueError("metadata values are strings")

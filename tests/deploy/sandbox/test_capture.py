@@ -148,6 +148,8 @@ async def test_faults_find_a_charge_without_a_payment_intent(client: stripe.Stri
         {"captures": [9_000, 1_001]},
         {"captures": [-1]},
         {"captures": [100.0]},
+        {"captured": 0, "failed_after": 1},
+        {"captures": [100], "open": True, "failed_after": 1},
         {"account": "acct_nobody"},
         {"transfer_data": {"destination": "acct_nobody"}},
     ],
