@@ -1,5 +1,6 @@
 """Every shape of capture that Stripe shows, read and refunded to the last unit over HTTP: the ceiling is what was captured and is still there (promise P2)."""
 
+import random
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,3 +176,35 @@ async def test_field_32_the_dispute_of_the_charge_that_took_the_money_counts(
         await processor.refund(request, send_before=soon())
 
     assert (state.dispute, refused.value.reason) == (DisputeState.OPEN, "disputed")
+
+
+@pytest.mark.parametrize("seed", range(24))
+async def test_field_30_whatever_happened_what_is_shown_is_accepted_and_no_unit_more(
+    processor: StripeProcessor, sandbox: Sandbox, seed: int
+) -> None:
+    """Ours, the dashboard's, pending ones and ones that fail later, in any order on any shape: 0 <= shown <= captured, and it is the truth's own rest."""
+    draw = random.Random(seed)
+    shape = draw.choice(CAPTURED)
+    place(sandbox, shape)
+    made: list[str] = []
+    for number in range(draw.randint(1, 6)):
+        left = refundable(await read(processor, shape.known_by), []).remaining
+        happening = draw.choice(["ours", "theirs", "fails", "pending"])
+        amount = draw.randint(1, max(1, left // 2))
+        if happening == "fails" and made:
+            sandbox.control("POST", f"/refunds/{made.pop()}", {"status": "failed"})
+        elif left and happening == "ours":
+            made.append((await processor.refund(by(shape, amount, number), send_before=soon())).id)
+        elif left:
+            status = "pending" if happening == "pending" else "succeeded"
+            made.append(sandbox.control("POST", "/refunds", {"charge": shape.charge, "amount": amount, "status": status})["id"])
+
+    shown = refundable(await read(processor, shape.known_by), []).remaining
+
+    standing = [one["amount"] for one in sandbox.control("GET", "/truth")["refunds"] if one["status"] in ("succeeded", "pending")]
+    assert 0 <= shown == shape.captured - sum(standing) <= shape.captured
+    with pytest.raises(Refused):
+        await processor.refund(by(shape, shown + 1, 100), send_before=soon())
+    if shown:
+        await processor.refund(by(shape, shown, 101), send_before=soon())
+    assert refundable(await read(processor, shape.known_by), []).remaining == 0
