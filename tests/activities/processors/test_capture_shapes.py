@@ -117,7 +117,7 @@ async def test_field_30_several_captures_raise_the_ceiling_as_they_come(processo
     sandbox.control("POST", "/payments", {"id": "pi_1", "amount": 10_000, "currency": "usd", "captures": [3_000], "open": True})
     await processor.refund(request_for("pi_1", 3_000, "k1"), send_before=soon())
     empty = refundable(await read(processor, "pi_1"), []).remaining
-    await processor._post("test", "/v1/payment_intents/pi_1/capture", "k2", {"amount_to_capture": 2_500})  # pyright: ignore[reportPrivateUsage]
+    await processor._post("test", "/v1/payment_intents/pi_1/capture", "k2", {"amount_to_capture": 2_500})
 
     state = await read(processor, "pi_1")
 
@@ -130,7 +130,7 @@ async def test_field_28_what_is_released_is_no_refund(processor: StripeProcessor
     """Since API version 2025-03-31.basil neither a partial capture nor a cancellation leaves a refund, and no refund field moves."""
     sandbox.control("POST", "/payments", {"id": "pi_1", "amount": 10_000, "currency": "usd", "captured": 6_000})
     sandbox.control("POST", "/payments", {"id": "pi_2", "amount": 10_000, "currency": "usd", "captured": 0})
-    await processor._post("test", "/v1/payment_intents/pi_2/cancel", "k1", {})  # pyright: ignore[reportPrivateUsage]
+    await processor._post("test", "/v1/payment_intents/pi_2/cancel", "k1", {})
 
     part, cancelled = await read(processor, "pi_1"), await read(processor, "pi_2")
 

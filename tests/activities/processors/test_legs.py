@@ -50,7 +50,7 @@ async def flow_of(processor: StripeProcessor, payment: str = "pi_1") -> MoneyFlo
 async def sent_separately(processor: StripeProcessor, amount: int, to: str, **more: str) -> str:
     """A transfer as the platform's own program makes it."""
     params = {"amount": amount, "currency": "usd", "destination": to} | more
-    made: Any = await processor._post("test", "/v1/transfers", f"made-{to}-{amount}", params)  # pyright: ignore[reportPrivateUsage]
+    made: Any = await processor._post("test", "/v1/transfers", f"made-{to}-{amount}", params)
     return made["id"]
 
 

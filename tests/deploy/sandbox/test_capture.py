@@ -84,7 +84,7 @@ async def test_what_was_not_asked_for_is_not_available(client: stripe.StripeClie
     intent = await held(client)
     for params in ({"amount_to_capture": 100, "final_capture": False}, {"amount_to_capture": 10_001}):
         with pytest.raises(stripe.InvalidRequestError):
-            await client.v1.payment_intents.capture_async(intent, params)  # pyright: ignore[reportArgumentType]
+            await client.v1.payment_intents.capture_async(intent, params)
     assert (await client.v1.payment_intents.retrieve_async(intent)).amount_received == 0
 
 
