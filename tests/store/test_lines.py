@@ -210,21 +210,22 @@ async def test_all_lines_and_the_shipping_of_an_authorisation_are_its_release(wo
     assert (quoted.status, revision["terms"]["operation"], revision["terms"]["amount"]) == (Status.AWAITING_CONSENT, "release", WHOLE)
 
 
-async def test_terms_that_lapsed_are_priced_anew_and_consented_to_again(world: World) -> None:
-    payment = await ordered(world)
-    refund_id, _ = await by_lines(world, mug=1)
+@pytest.mark.parametrize(("price", "amount"), [(4_000, 4_800), (4_600, 5_400)])
+async def test_terms_that_lapsed_are_priced_anew_and_consented_to_again(world: World, price: int, amount: int) -> None:
+    payment = await ordered(world, tax=0, shipping=600)
+    refund_id, first = await by_lines(world, mug=1)
     await world.consent(refund_id)
-    await world.order(
-        amounts=(), payments=[{"id": payment, "amount": WHOLE, "currency": "USD"}], lines=[LINES[0], LINES[1] | {"amount": 4_600}]
-    )
+    paid = [{"id": payment, "amount": WHOLE, "currency": "USD"}]
+    await world.order(amounts=(), payments=paid, lines=[LINES[0], LINES[1] | {"amount": price}], shipping=4_600 - price)
     [revision] = world.rows("SELECT expires_at FROM revisions")
     world.clock.at = revision["expires_at"]
     held = await world.kept(refund_id, WHOLE)
 
     again = await world.steps.resume_held(refund_id)
 
-    assert (held.status, held.code) == ("held", "TERMS_EXPIRED")
-    assert (again.status, again.revision, again.amount) == (Status.AWAITING_CONSENT, 2, 5_400)
+    assert (first.amount, held.status, held.code) == (4_800, "held", "TERMS_EXPIRED")
+    # Also at the same price: the customer had agreed to terms that are gone, and never named an amount.
+    assert (again.status, again.revision, again.amount) == (Status.AWAITING_CONSENT, 2, amount)
     assert breakdown(world, refund_id)["lines"][0]["earlier"] == 0, "its own units do not count against it"
 
 
