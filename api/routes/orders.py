@@ -7,12 +7,14 @@ from api import presenting
 from api.bodies import parse
 from api.calls import TheCall
 from api.contract import errors, takes
+from api.importing import OrderImport, import_view, read_import
 from api.problems import invalid
-from api.schemas import OrderView
+from api.schemas import ImportView, OrderView
 from refunds.errors import Code
 from refunds.orders import ExternalId, Order
 from refunds.people import Role
 from store import orders
+from store.importing import import_orders
 
 router = APIRouter(prefix="/v1/orders", tags=["orders"])
 
@@ -48,6 +50,25 @@ async def put(order_id: str, call: TheCall) -> Response:
         row, new = await orders.put_order(connection, clock, external_ref=external, order=order, actor=call.actor.principal_id)
         view = orders.order_view(row, await orders.payments_of(connection, row["id"]))
     return presenting.answer(view, 201 if new else 200)
+
+
+@router.post(
+    "/import",
+    summary="Send many orders at once",
+    responses={200: {"model": ImportView, "description": "Of each order, what became of it."}, **errors(body=True)},
+    openapi_extra=takes(OrderImport),
+)
+async def import_many(call: TheCall) -> Response:
+    """Each order is judged as if it had been sent alone: one that is refused leaves nothing of itself and undoes none of the others.
+
+    Safe to repeat: what is there already, with the same content, is `unchanged`. An error of the call as a whole means that nothing was stored.
+    """
+    raw = await call.body()
+    async with call.begin(Role.INTEGRATOR) as connection:
+        judged = read_import(raw)
+        fit = [one.fit for one in judged if one.fit]
+        stored = await import_orders(connection, call.services.database.clock, fit, actor=call.actor.principal_id) if fit else []
+    return presenting.answer(import_view(judged, stored))
 
 
 @router.get("/{order_id}", summary="An order as it is recorded", responses={200: {"model": OrderView}, **errors(Code.ORDER_NOT_FOUND)})
