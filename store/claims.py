@@ -21,7 +21,7 @@ CLAIMS = Query(
     .outerjoin(operations, (operations.c.refund_id == refunds.c.id) & (operations.c.revision == refunds.c.revision))
     .outerjoin(processor_refunds, processor_refunds.c.operation_id == operations.c.id)
     .where(
-        revisions.c.payment_id == bindparam("payment"),
+        refunds.c.payment_id == bindparam("payment"),  # the present revision's, and indexed
         refunds.c.status == any_(bindparam("claiming", type_=ARRAY(Text))),
         refunds.c.id != bindparam("besides"),
     )
