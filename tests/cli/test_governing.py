@@ -7,7 +7,15 @@ import pytest
 
 from tests.cli.conftest import FakeApi, Runner
 
-STOPPED = {"scope": "everything", "state": "stopped", "mode": "live", "reason": "fire", "changed_by": "pr_1", "changed_by_handle": "olga", "changed_at": "t"}
+STOPPED = {
+    "scope": "everything",
+    "state": "stopped",
+    "mode": "live",
+    "reason": "fire",
+    "changed_by": "pr_1",
+    "changed_by_handle": "olga",
+    "changed_at": "t",
+}
 
 
 def test_stop_never_asks_and_lists_what_had_started(api: FakeApi, refunds: Runner) -> None:
