@@ -32,7 +32,7 @@ class Reconcile:
         seen = None
         try:
             if refund_id is not None:
-                seen = await self._processor.retrieve(refund_id)
+                seen = await self._processor.retrieve(refund_id, of=operation.request.processor_payment)
         except NotSent as error:
             log.warning("processor_not_asked", refund=step.refund, reason=error.reason)
         return await self._payments.observed(operation, seen)

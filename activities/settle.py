@@ -41,8 +41,13 @@ class Settle:
                 return await self._settling.settle_not_refunded(operation, instruction, None)
             if not moved:
                 found = await self._processor.find(operation.request.processor_payment, operation.id)
+                named = None if found else await self._settling.processor_refund_of(operation)
+                if named is not None:  # the receipt's own, whatever its metadata say by now
+                    found = await self._processor.retrieve(named, of=operation.request.processor_payment)
                 return await self._settling.settle_not_refunded(operation, instruction, found)
-            refund = await self._processor.retrieve(instruction["body"]["processor_refund_id"] or "")
+            refund = await self._processor.retrieve(
+                instruction["body"]["processor_refund_id"] or "", of=operation.request.processor_payment
+            )
             return await self._settling.settle_refunded(operation, instruction, refund)
         except NotSent as error:
             raise ApplicationError(error.reason, type="NotSent") from None

@@ -186,10 +186,11 @@ _BY_STATE: dict[RefundState, Conclusion] = {
 }
 
 
-def conclude(refund: ProcessorRefund, *, amount: Money, processor_payment: str) -> Conclusion:
+def conclude(refund: ProcessorRefund, *, amount: Money, processor_payment: str, operation: str | None = None) -> Conclusion:
     """Compare the processor's refund with what was approved, then read its state.
 
-    A difference in payment, amount or currency parks whatever the state says (field report 29); a state that is not known parks (field report 16).
+    A difference in payment, amount or currency parks whatever the state says (field report 29), and in the answer to our own call so does another
+    ``operation`` than ours: what does not carry our id could never be found again. A state that is not known parks (field report 16).
     """
     differences = [
         f"{name}: approved {approved}, answered {answered}"
@@ -197,6 +198,7 @@ def conclude(refund: ProcessorRefund, *, amount: Money, processor_payment: str) 
             ("payment", processor_payment, refund.processor_payment),
             ("amount", amount.amount, refund.amount),
             ("currency", amount.currency, refund.currency.upper()),
+            ("our id", operation or refund.operation, refund.operation),
         )
         if approved != answered
     ]

@@ -1,11 +1,35 @@
 """What keeps an approved refund back just now: the stop, draft mode, a halt of its processor, or its payment. Read anew whenever it matters."""
 
+from sqlalchemy import bindparam, literal, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.discrepancies import Kind, Standing
 from refunds.errors import Code
 from refunds.ids import Prefix, is_id
+from refunds.status import Status
 from store import controls, halts
-from store.sql import Row, pipelined
+from store.sql import Query, pipelined
+from store.tables import discrepancies, refunds
+
+_NOT_AS_APPROVED = [literal(code.value) for code in (Code.RESPONSE_MISMATCH, Code.REFUNDED_TWICE)]
+_DOUBTS = Query(
+    select(refunds.c.id)
+    .where(
+        refunds.c.payment_id == bindparam("payment"),
+        refunds.c.status == literal(Status.PARKED.value),
+        refunds.c.code.in_(_NOT_AS_APPROVED),
+        refunds.c.id != bindparam("besides"),
+    )
+    .union_all(
+        select(discrepancies.c.id).where(
+            discrepancies.c.payment_id == bindparam("payment"),
+            discrepancies.c.kind == literal(Kind.UNKNOWN_OPERATION.value),
+            discrepancies.c.state != literal(Standing.CLOSED.value),
+        )
+    )
+    .order_by("id")
+    .limit(literal_column("1"))
+)
 
 Brake = tuple[Code, str]
 """Why something is kept back: the code and words for people."""
@@ -23,11 +47,12 @@ async def of_everything(connection: AsyncConnection, processor: str) -> Brake | 
     return None if halt is None else (Code.PROCESSOR_HALTED, f"submitting is halted ({halt['code']}): {halt['reason']}")
 
 
-def of_payment(payment: Row, refund_id: str) -> Brake | None:
-    """What keeps back every refund of a payment but the one that it is held for, or ``None``."""
-    held_for = payment["held_for"]
-    if held_for in (None, refund_id):
+async def of_payment(connection: AsyncConnection, payment_id: str, *, besides: str) -> Brake | None:
+    """What keeps back every refund of a payment but the one ``besides``, or ``None``: another that is parked because it is not what was approved, or one that
+    the database had forgotten and nobody has judged."""
+    found = await _DOUBTS.first(connection, payment=payment_id, besides=besides)
+    if found is None:
         return None
-    if is_id(held_for, Prefix.DISCREPANCY):
-        return Code.PAYMENT_HELD, f"the processor shows a refund of this payment that the database had forgotten; close {held_for} first"
-    return Code.PAYMENT_HELD, f"{held_for} of the same payment came back different from what was approved"
+    if is_id(found["id"], Prefix.DISCREPANCY):
+        return Code.PAYMENT_HELD, f"the processor shows a refund of this payment that the database had forgotten; close {found['id']} first"
+    return Code.PAYMENT_HELD, f"{found['id']} of the same payment is not what was approved; it has to be settled first"

@@ -12,7 +12,7 @@ from refunds.discrepancies import Kind, Standing
 from refunds.ids import Prefix, new_id
 from store.changes import SYSTEM, enter, plain, tell
 from store.sql import Row
-from store.tables import discrepancies, payments
+from store.tables import discrepancies
 
 _OPEN_ROW = discrepancies.c.state != Standing.CLOSED.value
 
@@ -70,9 +70,6 @@ async def note(
     )
     if inserted.first() is None:
         return False  # somebody else has just recorded the same
-    if kind is Kind.UNKNOWN_OPERATION and payment_id is not None:
-        # What was paid and forgotten will be asked for again: nothing is sent for this payment until the discrepancy is closed (promise P1).
-        await connection.execute(update(payments).where(payments.c.id == payment_id, payments.c.held_for.is_(None)).values(held_for=found))
     names = {
         "payment": payment_id,
         "refund_id": refund_id,

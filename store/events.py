@@ -37,11 +37,20 @@ RUNBOOK = "docs/runbooks/webhooks.md"
 ALERT_AFTER = 8
 """How often an event about a payment of ours may come to nothing before a person is told; told again each time that number doubles."""
 
-_KEEP = Query(upsert(events).on_conflict_do_nothing(index_elements=["id"]).returning(literal_column("1")))
+_MADE = upsert(events)
+_KEEP = Query(
+    _MADE.on_conflict_do_update(
+        index_elements=["id"],
+        set_={column.name: _MADE.excluded[column.name] for column in events.c if column.name != "id"},
+        # The same event comes once to each endpoint, in the shape of that endpoint's API version: one that we can use replaces one that we could not.
+        where=(events.c.state == literal(EventState.IGNORED.value)) & (_MADE.excluded.state == literal(EventState.WAITING.value)),
+    ).returning(literal_column("1"))
+)
 
 
 async def keep(connection: AsyncConnection, at: datetime, event: ProcessorEvent, *, processor: str, ignored: WhyIgnored | None) -> bool:
-    """Store an event; false when it is stored already, and then nothing changes. An ``ignored`` one is kept for the record and never worked on."""
+    """Store an event; false when it is stored already, and then nothing changes. An ``ignored`` one is kept for the record and never worked on, unless it
+    comes again in a shape that we can use."""
     kept = await _KEEP.first(
         connection,
         id=event.id,

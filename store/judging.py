@@ -18,7 +18,7 @@ from store import reconciling
 from store.changes import enter
 from store.reconciling import Run
 from store.sql import Row
-from store.tables import discrepancies, payments, principals, reconciliations
+from store.tables import discrepancies, principals, reconciliations
 
 _LIST = """
     SELECT d.*, p.processor_payment, o.handle AS owner_handle, o.name AS owner_name, c.handle AS closer_handle, c.name AS closer_name
@@ -134,14 +134,6 @@ async def change(
 async def _write(connection: AsyncConnection, at: datetime, actor: Actor, row: Row, changes: dict[str, Any]) -> None:
     closing = {"closed_at": at, "closed_by": actor.principal_id} if changes.get("state") == Standing.CLOSED.value else {}
     await connection.execute(update(discrepancies).where(discrepancies.c.id == row["id"]).values(changes | closing))
-    if closing:
-        # Whoever closes a forgotten refund has judged what was asked for again since: its payment is let go, unless another one holds it.
-        others = select(func.min(discrepancies.c.id)).where(
-            discrepancies.c.payment_id == payments.c.id,
-            discrepancies.c.kind == Kind.UNKNOWN_OPERATION.value,
-            discrepancies.c.state != Standing.CLOSED.value,
-        )
-        await connection.execute(update(payments).where(payments.c.held_for == row["id"]).values(held_for=others.scalar_subquery()))
     await enter(
         connection,
         "discrepancy_changed",

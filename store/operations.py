@@ -90,7 +90,7 @@ class Payments(Holding):
             if current is not None and current.in_flight:
                 return situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="another worker may be sending it")
             intended = current or _intended(change, revision)
-            refusal = brake or await self._unfit(connection, change, payment, intended, state)
+            refusal = brake or await self._unfit(connection, change, intended, state)
             if refusal is None:
                 consumed = None if current is not None else await self._sufficient(connection, change, revision)
                 async with pipelined(connection):
@@ -171,10 +171,10 @@ class Payments(Holding):
         return None
 
     async def _unfit(
-        self, connection: AsyncConnection, change: Change, payment: Row, operation: Operation, state: PaymentState
+        self, connection: AsyncConnection, change: Change, operation: Operation, state: PaymentState
     ) -> tuple[Code, str] | None:
         """Why this operation may not be attempted now, or ``None``."""
-        if (held := brakes.of_payment(payment, change.id)) is not None:
+        if (held := await brakes.of_payment(connection, operation.payment_id, besides=change.id)) is not None:
             return held
         if (forgotten := await self._forgotten(connection, state)) is not None:
             why = f"the processor shows {forgotten}, a refund of ours that the database does not know"

@@ -148,7 +148,8 @@ class Steps:
 
     async def _kept_back(self, connection: AsyncConnection, change: Change, payment: Row) -> bool:
         """Whether a held refund stays held: by the stop, draft mode, a halt or its payment, or because its turn has not come."""
-        brake = await brakes.of_everything(connection, payment["processor"]) or brakes.of_payment(payment, change.id)
+        brake = await brakes.of_everything(connection, payment["processor"])
+        brake = brake or await brakes.of_payment(connection, payment["id"], besides=change.id)
         if brake is not None:
             code, why = brake
             if change["code"] not in (code, Code.TERMS_EXPIRED):  # terms that have to be judged again still have to be

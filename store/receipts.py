@@ -6,11 +6,10 @@ Every function here converges: whoever comes second finds the record made and ch
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Text, bindparam, insert, literal, literal_column, not_, select, update
+from sqlalchemy import Text, bindparam, func, insert, literal, not_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from refunds.discrepancies import Kind, Standing
 from refunds.errors import Code
 from refunds.messages import Situation
 from refunds.processor import Conclusion, ProcessorRefund, RefundState, conclude
@@ -18,7 +17,7 @@ from refunds.status import Event, Status, allows
 from store.changes import Change
 from store.operation_rows import ANSWERED, UNKNOWN, Attempt, Operation, OperationRows
 from store.sql import Query, pipelined
-from store.tables import attempts, discrepancies, operations, payments, processor_refunds
+from store.tables import attempts, operations, processor_refunds
 
 _FRESH = ("state", "raw_state", "failure_reason", "updated_at")
 _KEPT = ("id", "processor", "payment_id", "operation_id", "amount", "currency", *_FRESH[:3], "created_at", "first_seen_at", "updated_at")
@@ -30,7 +29,10 @@ _BEFORE, _NOW = processor_refunds.c.state, _MADE.excluded.state
 _UNDONE = (_BEFORE.in_(_FAILED) & _NOW.not_in(_FAILED)) | (_BEFORE.in_(_DONE) & _NOW.in_(_UNDER_WAY))
 """What an answer that waited to be recorded would undo. Only an observation, which is ordered by when it was read, may say that."""
 
-_KEEP = Query(_MADE.on_conflict_do_update(index_elements=["id"], set_={name: _MADE.excluded[name] for name in _FRESH}, where=not_(_UNDONE)))
+# Taken for somebody else's until now: our own answer, or a person, says that it is ours.
+_OURS = {"operation_id": func.coalesce(processor_refunds.c.operation_id, _MADE.excluded.operation_id)}
+_FRESHER = {name: _MADE.excluded[name] for name in _FRESH} | _OURS
+_KEEP = Query(_MADE.on_conflict_do_update(index_elements=["id"], set_=_FRESHER, where=not_(_UNDONE)))
 RECORD = Query(insert(processor_refunds))
 """Keeps a refund of the processor that is not recorded yet."""
 
@@ -52,26 +54,8 @@ def _money(operation: Operation) -> dict[str, Any]:
     return {"amount": operation.amount.amount, "currency": operation.amount.currency}
 
 
-_HOLD_PAYMENT = Query(
-    update(payments).where(payments.c.id == bindparam("payment"), payments.c.held_for.is_(None)).values(held_for=bindparam("held_for"))
-)
-"""Nothing more is sent for a payment of which a refund came back different from what was approved, until a person has settled that one."""
-_FORGOTTEN = (
-    select(discrepancies.c.id)
-    .where(
-        discrepancies.c.payment_id == payments.c.id,
-        discrepancies.c.kind == literal(Kind.UNKNOWN_OPERATION.value),
-        discrepancies.c.state != literal(Standing.CLOSED.value),
-    )
-    .order_by(discrepancies.c.first_seen_at)
-    .limit(literal_column("1"))
-)
-_LET_GO = Query(
-    update(payments)
-    .where(payments.c.id == bindparam("payment"), payments.c.held_for == bindparam("held"))
-    .values(held_for=_FORGOTTEN.scalar_subquery())
-)
-"""Let a payment go, unless it must be held for something else as well."""
+_WORSE = (Code.RESPONSE_MISMATCH, Code.REFUNDED_TWICE)
+"""What a parked refund may turn out to be: then nothing more is sent for its payment until it is settled (``store/brakes.py``)."""
 
 
 class Receipts(OperationRows):
@@ -89,7 +73,8 @@ class Receipts(OperationRows):
             async with pipelined(connection):
                 await self._answer_attempts(connection, change, operation, attempt, refund)
                 if newest:
-                    conclusion = conclude(refund, amount=operation.amount, processor_payment=operation.request.processor_payment)
+                    approved = {"amount": operation.amount, "processor_payment": operation.request.processor_payment}
+                    conclusion = conclude(refund, **approved, operation=operation.id)
                     await self._apply(connection, change, operation, conclusion, processor_refund=refund.id)
                 return await self._saved(connection, change)
 
@@ -154,6 +139,12 @@ class Receipts(OperationRows):
             conclusion = Conclusion(Event.PARK, Code.OUTCOME_UNKNOWN, "it was recorded as failed, and the processor shows it as under way")
         if change["code"] == Code.REFUNDED_TWICE and by == "processor":
             return  # whatever either of the two does, a person says what that means
+        code = conclusion.code
+        if change.status is Status.PARKED and code is not None and code in _WORSE and change["code"] not in _WORSE:
+            # Parked for want of an answer, and now there is one that is not what was approved: that is what a person has to settle.
+            change.put(code=code.value, detail=conclusion.detail)
+            change.note("parked_for_another_reason", code=code.value, operation=operation.id, processor_refund=processor_refund)
+            change.notice("parked", code=code)
         if not allows(change.status, conclusion.event):
             return  # the other worker, a poll or an event was here first; the record already says so
         before = change.status
@@ -163,10 +154,6 @@ class Receipts(OperationRows):
             await _SETTLE.do(connection, operation=operation.id, at=change.at, status=change.status.value)
         if conclusion.event is Event.PROCESSOR_PENDING:
             change.put(wake_at=change.at + timedelta(seconds=self.settings.pending_poll_initial_s))
-        if before is Status.PARKED:
-            await _LET_GO.do(connection, payment=operation.payment_id, held=change.id)
-        if conclusion.event is Event.PARK and conclusion.code is Code.RESPONSE_MISMATCH:
-            await _HOLD_PAYMENT.do(connection, payment=operation.payment_id, held_for=change.id)
         if conclusion.event is Event.PARK:
             change.put(wake_at=change.at + timedelta(seconds=self.settings.parked_escalate_s), queue="settle")
             change.notice("parked", code=conclusion.code)

@@ -63,7 +63,9 @@ class Settling(Payments):
             if event is None:
                 why = f"the processor reports {refund.raw_state[:60]!r}, which is not final"
                 return await self._done(connection, change, instruction, Code.STATUS_UNKNOWN, why)
-            await self._keep(connection, change, operation, refund)
+            await self._keep(
+                connection, change, operation, refund
+            )  # also one that had been taken for somebody else's: from now on it is ours
             failed = Code.PROCESSOR_FAILED if event is Event.PROCESSOR_FAILED else None
             settled = Conclusion(event, failed, conclusion.detail)
             await self._apply(connection, change, operation, settled, processor_refund=refund.id, by=instruction["principal_id"])
@@ -88,6 +90,8 @@ class Settling(Payments):
                 return await self._done(connection, change, instruction, Code.NOT_PARKED, f"it is {change.status}")
             if not instruction["body"].get("first_person"):
                 return await self._done(connection, change, instruction, Code.SECOND_PERSON_REQUIRED, "only one person has said so")
+            if (named := await self._named(connection, operation)) is not None:
+                return await self._done(connection, change, instruction, Code.SETTLEMENT_CONTRADICTED, f"the receipt names {named}")
             current = await self._operation(connection, change)
             if current is None or current.may_answer:
                 return situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="a request may still be under way")
@@ -144,6 +148,14 @@ class Settling(Payments):
     async def _stored_refund(self, connection: AsyncConnection, operation: Operation) -> str | None:
         """The processor's refund that a receipt of this operation names."""
         query = select(processor_refunds.c.id).where(processor_refunds.c.operation_id == operation.id)
+        return (await connection.execute(query)).scalar_one_or_none()
+
+    async def _named(self, connection: AsyncConnection, operation: Operation) -> str | None:
+        """The refund that a receipt names, unless it is recorded as failed: money has moved, whatever a list shows or its metadata say."""
+        query = select(processor_refunds.c.id).where(
+            processor_refunds.c.operation_id == operation.id,
+            processor_refunds.c.state.not_in([state.value for state in RefundState if not state.counts]),
+        )
         return (await connection.execute(query)).scalar_one_or_none()
 
     async def _taken(self, connection: AsyncConnection, operation: Operation, refund: ProcessorRefund) -> bool:

@@ -131,8 +131,6 @@ payments = Table(
     _text("processor_payment"),
     _text("currency"),
     Column("amount", BigInteger, nullable=False),
-    # The refund that came back different from what was approved: until a person has settled it, nothing more is sent for this payment.
-    _text("held_for", nullable=True),
     UniqueConstraint("processor", "processor_payment"),
 )
 

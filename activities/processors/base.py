@@ -54,8 +54,8 @@ class Processor(Protocol):
         """Look our refund up: list the payment's refunds to the last page and match our operation id. ``None`` is no evidence of anything."""
         ...
 
-    async def retrieve(self, processor_refund: str) -> ProcessorRefund | None:
-        """Read one refund by the processor's id; ``None`` when the processor does not know it."""
+    async def retrieve(self, processor_refund: str, *, of: str | None = None) -> ProcessorRefund | None:
+        """Read one refund by the processor's id; ``None`` when the processor does not know it. ``of`` is how we name its payment: by the payment or its charge."""
         ...
 
     async def list_refunds(self, *, created_from: datetime, created_to: datetime, after: str | None, limit: int = 100) -> RefundPage:

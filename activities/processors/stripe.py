@@ -56,12 +56,12 @@ class StripeProcessor(StripeMarketplace):
             return next((refund for refund in refunds if refund.operation == operation), None)
         raise NotSent("not_found", "Stripe does not know the payment")
 
-    async def retrieve(self, processor_refund: str) -> ProcessorRefund | None:
+    async def retrieve(self, processor_refund: str, *, of: str | None = None) -> ProcessorRefund | None:
         """Read one refund; ``None`` when Stripe does not know it, as with anything that cannot be an id of Stripe's: a person may have typed it."""
         if not _ID.fullmatch(processor_refund):
             return None
         with reading():
-            return answers.refund(await self._get(f"/v1/refunds/{segment(processor_refund)}"))
+            return answers.refund(await self._get(f"/v1/refunds/{segment(processor_refund)}"), of)
         return None
 
     async def list_refunds(self, *, created_from: datetime, created_to: datetime, after: str | None, limit: int = PAGE) -> RefundPage:

@@ -118,7 +118,7 @@ class MemoryProcessor:
         self._ask()
         return next((refund for refund in self.payments[processor_payment].refunds if refund.operation == operation), None)
 
-    async def retrieve(self, processor_refund: str) -> ProcessorRefund | None:
+    async def retrieve(self, processor_refund: str, *, of: str | None = None) -> ProcessorRefund | None:
         """One refund."""
         self._ask()
         return next((refund for held in self.payments.values() for refund in held.refunds if refund.id == processor_refund), None)

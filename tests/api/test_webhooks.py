@@ -260,6 +260,16 @@ async def test_field_23_an_older_versions_object_may_have_any_shape(api: Api) ->
     assert await post(api, event({"id": 7}, api_version="2022-11-15")) == (200, "ignored")
 
 
+async def test_field_23_the_shape_we_can_use_replaces_the_one_we_could_not(api: Api) -> None:
+    """Stripe sends one event to each endpoint, in that endpoint's version: while versions change, either may come first."""
+    assert await post(api, event(api_version="2022-11-15")) == (200, "ignored")
+    assert await post(api, event()) == (200, "stored")
+    assert await post(api, event(api_version="2022-11-15")) == (200, "ignored")
+
+    [row] = await stored(api)
+    assert (row["state"], row["api_version"], row["operation_id"], row["done_at"]) == ("waiting", VERSION, OPERATION, None)
+
+
 async def test_the_bound_account_may_be_named(api: Api) -> None:
     assert await post(api, event(account="acct_1")) == (200, "stored")
 

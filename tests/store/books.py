@@ -135,7 +135,7 @@ class Books:
             page.append(refund)
         return RefundPage(tuple(page), None)
 
-    async def retrieve(self, processor_refund: str) -> ProcessorRefund | None:
+    async def retrieve(self, processor_refund: str, *, of: str | None = None) -> ProcessorRefund | None:
         """As the interface says."""
         self.retrieved.append(processor_refund)
         number = processor_refund.removeprefix("re_")

@@ -111,7 +111,6 @@ def upgrade() -> None:
         postgresql_where=sa.text("state <> 'closed'"),
     )
     op.add_column("operations", sa.Column("looks", sa.Integer(), server_default=sa.text("0"), nullable=False))
-    op.add_column("payments", sa.Column("held_for", sa.Text(), nullable=True))
     op.add_column("processor_refunds", sa.Column("created_at", sa.DateTime(timezone=True), nullable=True))
     op.add_column("processor_refunds", sa.Column("compared_in", sa.Text(), nullable=True))
     op.create_index("ix_processor_refunds_first_seen", "processor_refunds", ["first_seen_at", "id"], unique=False)
@@ -123,7 +122,6 @@ def downgrade() -> None:
     op.drop_index("ix_processor_refunds_first_seen", table_name="processor_refunds")
     op.drop_column("processor_refunds", "compared_in")
     op.drop_column("processor_refunds", "created_at")
-    op.drop_column("payments", "held_for")
     op.drop_column("operations", "looks")
     op.drop_index("uq_discrepancies_open", table_name="discrepancies", postgresql_where=sa.text("state <> 'closed'"))
     op.drop_index(op.f("ix_discrepancies_refund_id"), table_name="discrepancies")
