@@ -1,0 +1,590 @@
+"""`refunds orders import`: every order of a file is sent whole or reported by its line, and an import that was cut off goes on where it was."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.importing import sending
+from cli.importing.entries import Entry
+from cli.importing.lines import LONGEST_LINE, Lines
+from cli.importing.tables import rows_of_orders
+from tests.cli.conftest import FakeApi, Ran, Runner
+
+IMPORT = ("POST", "/v1/orders/import")
+
+
+@dataclass
+class Shop:
+    """Stands for the record behind the API: what was sent in which parts, and orders by their ids. ``before`` is called with each part's number first."""
+
+    api: FakeApi
+    parts: list[list[str]] = field(default_factory=list)
+    orders: dict[str, Any] = field(default_factory=dict)
+    refuses: dict[str, dict[str, str]] = field(default_factory=dict)
+    before: Callable[[int], tuple[int, Any] | None] = lambda number: None
+
+    def take(self, method: str, path: str) -> tuple[int, Any]:
+        if (method, path) != IMPORT:
+            return 404, {"code": "NOT_FOUND", "detail": "There is nothing at this address."}
+        sent = self.api.calls[-1][2]["orders"]
+        self.parts.append([one["order_id"] for one in sent])
+        return self.before(len(self.parts)) or (200, {"orders": [self._one(one["order_id"], one["order"]) for one in sent]})
+
+    def _one(self, order_id: str, order: Any) -> dict[str, Any]:
+        if order_id in self.refuses:
+            return {"order_id": order_id, "outcome": "refused", "errors": [self.refuses[order_id]]}
+        known = self.orders.get(order_id)
+        self.orders[order_id] = order
+        return {"order_id": order_id, "outcome": "created" if known is None else "unchanged" if known == order else "new_version"}
+
+
+@pytest.fixture
+def shop(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    made = Shop(api)
+    monkeypatch.setattr(api, "take", made.take)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    return made
+
+
+def write(name: str, content: str | bytes) -> str:
+    Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return name
+
+
+def report(name: str) -> list[tuple[int, str, str, str]]:
+    """Line, order, code and field of each problem; each says what is wrong and what to do."""
+    rows = list(csv.DictReader(io.StringIO(Path(f"{name}.report.csv").read_text())))
+    assert all(row["what"] and row["remedy"] for row in rows)
+    return [(int(row["line"]), row["order"], row["code"], row["field"]) for row in rows]
+
+
+def said(ran: Ran) -> dict[str, int]:
+    plain = json.loads(ran.out)
+    return {name: plain[name] for name in ("created", "new_version", "unchanged", "failed")}
+
+
+def jsonl(*orders: dict[str, Any] | str) -> str:
+    return "".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in orders)
+
+
+def order(number: int, **changed: Any) -> dict[str, Any]:
+    paid = {"id": f"pi_{number}", "amount": 3_000, "currency": "USD"}
+    return {"order_id": f"o-{number}", "customer_id": f"c-{number}", "currency": "USD", "payments": [paid]} | changed
+
+
+TABLE = """order_id,customer_id,placed_at,currency,tax,shipping,payment_id,payment_amount,line_id,line_title,line_quantity,line_amount
+1001,c-17,2026-03-01T09:00:00Z,USD,2.40,5.00,pi_1,"1,037.40",shirt,"Shirt, blue",2,30.00
+1001,,,,,,pi_2,12.00,desk,"Desk
+of oak",1,"1,012.00"
+1002,c-18,,EUR,,,ch_3,7.50,,,,
+"""
+
+READ = {
+    "1001": {
+        "customer_id": "c-17",
+        "placed_at": "2026-03-01T09:00:00Z",
+        "currency": "USD",
+        "tax": 240,
+        "shipping": 500,
+        "payments": [{"id": "pi_1", "currency": "USD", "amount": 103_740}, {"id": "pi_2", "currency": "USD", "amount": 1_200}],
+        "lines": [
+            {"id": "shirt", "title": "Shirt, blue", "quantity": 2, "amount": 3_000},
+            {"id": "desk", "title": "Desk\nof oak", "quantity": 1, "amount": 101_200},
+        ],
+    },
+    "1002": {"customer_id": "c-18", "currency": "EUR", "payments": [{"id": "ch_3", "currency": "EUR", "amount": 750}]},
+}
+
+
+def test_a_table_of_orders_is_read_and_sent(shop: Shop, refunds: Runner) -> None:
+    ran = refunds("orders", "import", write("orders.csv", TABLE), "--json")
+
+    assert (ran.code, said(ran)) == (0, {"created": 2, "new_version": 0, "unchanged": 0, "failed": 0})
+    assert shop.orders == READ and shop.parts == [["1001", "1002"]]
+    assert json.loads(ran.out)["paid"] == {"USD": 104_940, "EUR": 750}
+    assert report("orders.csv") == [] and not Path("orders.csv.report.csv.resume").exists()
+
+
+def test_a_repeated_import_changes_nothing(shop: Shop, refunds: Runner) -> None:
+    refunds("orders", "import", write("orders.csv", TABLE))
+
+    ran = refunds("orders", "import", "orders.csv")
+
+    assert (ran.code, shop.orders) == (0, READ)
+    assert [line.split() for line in ran.out.splitlines()] == [
+        ["last", "line", "5"],
+        ["created", "0"],
+        ["new", "version", "0"],
+        ["unchanged", "2"],
+        ["paid", "€7.50,", "$1,049.40"],
+        ["failed", "0"],
+    ]
+
+
+def test_field_44_amounts_of_a_file_are_read_by_its_locale_and_shown_back_before_they_are_sent(shop: Shop, refunds: Runner) -> None:
+    shop.before = lambda number: (503, {"code": "STORE_UNAVAILABLE", "detail": "Away."})
+
+    ran = refunds("orders", "import", write("o.csv", TABLE))
+
+    assert ran.err.splitlines()[0] == (
+        "Amounts are read as en_US writes them; line 2, tax: 2.40 is $2.40 (240 USD in the processor's unit)."
+    )
+
+
+@pytest.mark.parametrize("name", ["o.csv", "o.tsv"])
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
+def test_what_spreadsheets_make_of_a_table_reads_the_same(shop: Shop, refunds: Runner, name: str, ends: str, start: bytes) -> None:
+    delimiter = "\t" if name.endswith(".tsv") else ","
+    rows = list(csv.reader(io.StringIO(TABLE.replace("Desk\nof oak", "Desk of oak"))))
+    text = io.StringIO(newline="")
+    csv.writer(text, delimiter=delimiter, lineterminator=ends).writerows([*rows, [], [""] * len(rows[0])])
+
+    ran = refunds("orders", "import", write(name, start + text.getvalue().encode()))
+
+    assert ran.code == 0, ran.err
+    assert {order_id: one["payments"] for order_id, one in shop.orders.items()} == {i: one["payments"] for i, one in READ.items()}
+
+
+def test_field_44_semicolons_and_decimal_commas(shop: Shop, refunds: Runner) -> None:
+    text = 'sep=;\nOrder_ID;customer_id;currency;payment_id;payment_amount\n1;c-1;EUR;pi_1;1.034,45\n2;c-2;EUR;pi_2;"6,95"\n'
+
+    ran = refunds("orders", "import", write("o.csv", text), "--locale", "de_DE")
+
+    assert ran.code == 0, ran.err
+    assert [one["payments"][0]["amount"] for one in shop.orders.values()] == [103_445, 695]
+
+
+def paid(currency: str, amount: str) -> str:
+    return f'order_id,customer_id,currency,payment_id,payment_amount\n1,c-1,{currency},pi_1,"{amount}"\n'
+
+
+@pytest.mark.parametrize(
+    ("currency", "amount", "minor"),
+    [("JPY", "5,800", 5_800), ("KWD", "18.600", 18_600), ("BHD", "35.200", 35_200), ("ISK", "58", 5_800), ("usd", "$58.00", 5_800)],
+)
+def test_field_39_and_40_amounts_of_a_file_arrive_in_the_unit_of_their_currency(
+    shop: Shop, refunds: Runner, currency: str, amount: str, minor: int
+) -> None:
+    assert refunds("orders", "import", write("o.csv", paid(currency, amount))).code == 0
+    assert shop.orders["1"]["payments"] == [{"id": "pi_1", "currency": currency.upper(), "amount": minor}]
+
+
+@pytest.mark.parametrize(
+    ("currency", "amount", "code"),
+    [
+        ("JPY", "58.00", "AMOUNT_UNREADABLE"),
+        ("KWD", "5.124", "AMOUNT_NOT_SENDABLE"),
+        ("USD", "6,95", "AMOUNT_UNREADABLE"),
+        ("USD", "2.614", "AMOUNT_UNREADABLE"),
+        ("USD", "€25.00", "AMOUNT_UNREADABLE"),
+        ("USD", "-5.00", "AMOUNT_UNREADABLE"),
+        ("USD", "0.00", "AMOUNT_NOT_POSITIVE"),
+    ],
+)
+def test_field_39_40_and_44_an_amount_of_a_file_that_could_be_read_in_two_ways_is_not_read(
+    shop: Shop, refunds: Runner, currency: str, amount: str, code: str
+) -> None:
+    ran = refunds("orders", "import", write("o.csv", paid(currency, amount)))
+
+    assert (ran.code, shop.parts, report("o.csv")) == (1, [], [(2, "1", code, "payment_amount")])
+
+
+def test_field_40_a_tax_need_not_be_an_amount_that_can_be_sent(shop: Shop, refunds: Runner) -> None:
+    text = "order_id,customer_id,currency,tax,shipping\n1,c-1,KWD,1.181,0\n"
+
+    assert refunds("orders", "import", write("o.csv", text)).code == 0
+    assert (shop.orders["1"]["tax"], shop.orders["1"]["shipping"]) == (1_181, 0)
+
+
+def test_field_34_a_payment_is_read_in_its_own_currency(shop: Shop, refunds: Runner) -> None:
+    head = "order_id,customer_id,currency,payment_id,payment_amount,payment_currency\n"
+    ran = refunds(
+        "orders", "import", write("o.csv", head + '1,c,GBP,pi_1,"96,500.00",inr\n2,c,GBP,pi_2,£10.00,INR\n3,c,GBP,pi_3,10.00,ZZZ\n')
+    )
+
+    assert (ran.code, shop.orders["1"]["payments"]) == (1, [{"id": "pi_1", "currency": "INR", "amount": 9_650_000}])
+    assert report("o.csv") == [
+        (3, "2", "AMOUNT_UNREADABLE", "payment_amount"),
+        (4, "3", "UNKNOWN_CURRENCY", "payment_currency"),
+    ]
+
+
+HEAD = "order_id,customer_id,currency,payment_id,payment_amount,line_id,line_amount,line_quantity,line_title\n"
+FINE = "9,c-9,USD,pi_9,1.00,,,,\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "problems"),
+    [
+        ("1,,USD,,,,,,\n", [(2, "1", "INVALID_FIELD", "customer_id")]),
+        ("1,c,,,,,,,\n", [(2, "1", "INVALID_FIELD", "currency")]),
+        ("1,c,ZZZ,pi_1,1,,,,\n", [(2, "1", "UNKNOWN_CURRENCY", "currency")]),
+        ("1,c,USD,re_1,1,,,,\n", [(2, "1", "INVALID_FIELD", "payment_id")]),
+        ("1,c,USD,pi_1,,,,,\n", [(2, "1", "INVALID_FIELD", "payment_amount")]),
+        ("1,c,USD,pi_1,1,,,,\n1,d,,,,,,,\n", [(3, "1", "INVALID_FIELD", "customer_id")]),
+        ("1,c,USD,pi_1,1,,,,\n1,,,pi_1,2,,,,\n", [(3, "1", "INVALID_FIELD", "payment_amount")]),
+        ("1,c,USD,,,a,1,1.5,\n1,,,,,b,x,2,\n", [(2, "1", "INVALID_FIELD", "line_quantity"), (3, "1", "AMOUNT_UNREADABLE", "line_amount")]),
+        ("1,c,USD,,,a,1,1,\n1,,,,,b,1,0,\n", [(3, "1", "INVALID_FIELD", "line_quantity")]),
+        ("1,c,USD,,,a,1,1,\n1,,,,,a,1,1,\n", [(2, "1", "INVALID_FIELD", "lines")]),
+        ('1,"c\n1",USD,,,,,,\n', [(2, "1", "INVALID_FIELD", "customer_id")]),
+        ("1,c\0c,USD,,,,,,\n", [(2, "1", "INVALID_FIELD", "customer_id")]),
+        ("1.00234E+11,c,USD,,,,,,\n", [(2, "1.00234E+11", "INVALID_FIELD", "order_id")]),
+    ],
+    ids=range(13),
+)
+def test_problems_are_reported_by_line_and_column_and_the_rest_goes_on(
+    shop: Shop, refunds: Runner, rows: str, problems: list[tuple[int, str, str, str]]
+) -> None:
+    ran = refunds("orders", "import", write("o.csv", HEAD + rows + FINE), "--json")
+
+    assert (ran.code, said(ran)["created"], said(ran)["failed"]) == (1, 1, 1)
+    assert shop.parts == [["9"]] and report("o.csv") == problems
+
+
+@pytest.mark.parametrize(
+    ("broken", "lines"),
+    [
+        ("1,c,USD\n", (3, 3)),
+        (",c,USD,,,,,,\n", (3, 3)),
+        ('1,"c"d,USD,,,,,,\n', (3, 3)),
+        ("\xff,c,USD,,,,,,\n", (3, 3)),
+        ("x" * (LONGEST_LINE + 10) + "\n", (3, 3)),
+    ],
+    ids=["too few cells", "no id", "a quote inside", "an id that is no UTF-8", "too long"],
+)
+def test_a_row_that_may_belong_to_either_neighbour_keeps_both_from_being_half_sent(
+    shop: Shop, refunds: Runner, broken: str, lines: tuple[int, int]
+) -> None:
+    text = HEAD + "1,c,USD,pi_1,1.00,,,,\n" + broken + "2,c,USD,pi_2,1.00,,,,\n2,,,pi_3,1.00,,,,\n" + FINE
+
+    ran = refunds("orders", "import", write("o.csv", text.encode("latin-1")))
+
+    assert (ran.code, shop.parts) == (1, [["9"]])
+    assert report("o.csv") == [(lines[0], "1", "INVALID_FIELD", ""), (4, "2", "INVALID_FIELD", "")]
+
+
+def test_a_quote_that_is_never_closed_loses_nothing_quietly(shop: Shop, refunds: Runner) -> None:
+    text = HEAD + FINE + "1,c,USD,pi_1,1.00,,,,\n" + '2,"c,USD,pi_2,1.00,,,,\n' + "3,c,USD,pi_3,1.00,,,,\n" * 3
+
+    ran = refunds("orders", "import", write("o.csv", text))
+
+    assert (ran.code, shop.parts) == (1, [["9"]])
+    (row,) = csv.DictReader(io.StringIO(Path("o.csv.report.csv").read_text()))
+    assert (row["line"], row["order"]) == ("4", "1") and row["what"].startswith("Lines 4 to 7 cannot be read, because a quote")
+
+
+def test_a_cell_that_is_no_utf8_is_said_by_its_line(shop: Shop, refunds: Runner) -> None:
+    text = HEAD + "1,c,USD,,,a,1.00,1,Caf\xe9\n" + FINE
+
+    ran = refunds("orders", "import", write("o.csv", text.encode("cp1252")))
+
+    assert (ran.code, shop.parts, report("o.csv")) == (1, [["9"]], [(2, "1", "INVALID_FIELD", "line_title")])
+    assert "CSV UTF-8" in Path("o.csv.report.csv").read_text()
+
+
+def test_an_order_that_comes_twice_counts_once(shop: Shop, refunds: Runner) -> None:
+    refunds("orders", "import", write("o.csv", HEAD + FINE + "1,c,USD,,,,,,\n" + FINE))
+    refunds("orders", "import", write("o.jsonl", jsonl(order(1), order(2), order(1, tax=5))))
+
+    assert shop.parts == [["9", "1"], ["o-1", "o-2"]]
+    assert report("o.csv") == [(4, "9", "INVALID_FIELD", "order_id")] and report("o.jsonl") == [(3, "o-1", "INVALID_FIELD", "order_id")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("o.csv", b"", "empty"),
+        ("o.csv", b"\n\n", "empty"),
+        ("o.jsonl", b"", "no orders"),
+        ("o.csv", HEAD.encode(), "no orders"),
+        ("o.csv", b"order_id,customer_id\n", "lacks currency"),
+        ("o.csv", b"order_id,customer_id,currency,dicsount\n", "not known are dicsount"),
+        ("o.csv", b"order_id,customer_id,currency,tax,tax\n", "twice there are tax"),
+        ("o.csv", b"1,2,3\n", "lacks order_id, customer_id, currency"),
+        ("o.csv", HEAD.encode("utf-16"), "UTF-16"),
+        ("o.csv", b"order_id,customer_id,currency,\xff\n", "not UTF-8"),
+        ("o.jsonl", b"[\n{}\n]\n", "refunds orders put"),
+        ("o.txt", b"x", "--format"),
+    ],
+    ids=range(12),
+)
+def test_a_file_that_is_none_is_said_in_one_line(shop: Shop, refunds: Runner, name: str, content: bytes, says: str) -> None:
+    ran = refunds("orders", "import", write(name, content))
+
+    assert (ran.code, shop.parts, ran.out) == (2, [], "") and says in ran.err and ran.err.count("\n") == 1
+
+
+def test_problems_of_json_lines_are_reported_by_line_and_field(shop: Shop, refunds: Runner) -> None:
+    text = jsonl(
+        order(1),
+        "",
+        "not json",
+        "[1]",
+        '{"order_id": "o-5", "order_id": "o-6"}',
+        order(7, tax=1.5),
+        order(8, colour="red", customer_id="a\0b"),
+        {"customer_id": "c"},
+        order(10, payments=[{"id": "pi_1", "amount": "30.00", "currency": "USD"}]),
+        order(11, placed_at="2026-03-01 09:00:00"),
+        order(12),
+    )
+
+    ran = refunds("orders", "import", write("o.jsonl", text), "--json")
+
+    assert (ran.code, said(ran)) == (1, {"created": 2, "new_version": 0, "unchanged": 0, "failed": 8})
+    assert shop.parts == [["o-1", "o-12"]]
+    assert sorted(report("o.jsonl")) == [
+        (3, "", "MALFORMED_JSON", ""),
+        (4, "", "MALFORMED_JSON", ""),
+        (5, "", "MALFORMED_JSON", ""),
+        (6, "o-7", "INVALID_FIELD", "tax"),
+        (7, "o-8", "INVALID_FIELD", "customer_id"),
+        (7, "o-8", "UNKNOWN_FIELD", "colour"),
+        (8, "", "INVALID_FIELD", "order_id"),
+        (9, "o-10", "INVALID_FIELD", "payments.0.amount"),
+        (10, "o-11", "INVALID_FIELD", "placed_at"),
+    ]
+
+
+def test_what_the_record_contradicts_is_reported_at_its_line(shop: Shop, refunds: Runner) -> None:
+    shop.refuses["1001"] = {"code": "ORDER_CONFLICT", "field": "payments.1.id", "detail": "This payment belongs to another order."}
+
+    ran = refunds("orders", "import", write("o.csv", TABLE))
+
+    assert (ran.code, list(shop.orders), report("o.csv")) == (1, ["1002"], [(3, "1001", "ORDER_CONFLICT", "payment_id")])
+    assert "1 problems, line by line: o.csv.report.csv" in ran.err
+
+
+def test_a_dry_run_sends_and_remembers_nothing(shop: Shop, refunds: Runner) -> None:
+    ran = refunds("orders", "import", write("o.csv", TABLE + "3,c,,ZZZ,,,,,,,,\n"), "--dry-run", "--report", "r.csv")
+
+    assert (ran.code, shop.api.calls) == (1, []) and "Nothing was sent (--dry-run)." in ran.err and "€7.50, $1,049.40" in ran.out
+    assert sorted(one.name for one in Path().iterdir()) == ["o.csv", "r.csv"] and Path("r.csv").read_text().count("UNKNOWN_CURRENCY") == 1
+
+
+def test_a_report_holds_no_formula(shop: Shop, refunds: Runner) -> None:
+    refunds("orders", "import", write("o.csv", HEAD + "=HYPERLINK(1),c,ZZZ,,,,,,\n"))
+
+    assert next(csv.DictReader(io.StringIO(Path("o.csv.report.csv").read_text())))["order"] == "'=HYPERLINK(1)"
+
+
+def test_the_report_does_not_overwrite_the_file(shop: Shop, refunds: Runner) -> None:
+    ran = refunds("orders", "import", write("o.csv", TABLE), "--report", "./o.csv")
+
+    assert (ran.code, Path("o.csv").read_text()) == (2, TABLE)
+
+
+# --- cut off and gone on with ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of two orders."""
+    monkeypatch.setattr("cli.importing.run.MOST_ORDERS", 2)
+
+
+FIVE = jsonl(order(1), order(2, tax=-1), order(3), order(4), order(5), order(6))
+AWAY = (500, {"code": "INTERNAL", "detail": "Something went wrong."})
+
+
+def cut_off(shop: Shop, refunds: Runner, *options: str) -> Ran:
+    """An import of the five good orders of which the second part fails."""
+    shop.before = lambda number: AWAY if number == 2 else None
+    return refunds("orders", "import", write("o.jsonl", FIVE), *options)
+
+
+@pytest.mark.usefixtures("small")
+def test_an_import_that_stops_goes_on_behind_its_last_confirmed_line(shop: Shop, refunds: Runner) -> None:
+    stopped = cut_off(shop, refunds)
+    assert stopped.code == 1 and "Everything up to line 3 is done" in stopped.err
+
+    ran = refunds("orders", "import", "o.jsonl", "--json")
+
+    assert "Going on after line 3" in ran.err
+    assert (ran.code, said(ran)) == (1, {"created": 5, "new_version": 0, "unchanged": 0, "failed": 1})
+    assert shop.parts == [["o-1", "o-3"], ["o-4", "o-5"], ["o-4", "o-5"], ["o-6"]]
+    assert report("o.jsonl") == [(2, "o-2", "INVALID_FIELD", "tax")] and not Path("o.jsonl.report.csv.resume").exists()
+
+
+@pytest.mark.usefixtures("small")
+def test_a_file_that_changed_is_not_gone_on_with(shop: Shop, refunds: Runner) -> None:
+    cut_off(shop, refunds)
+    write("o.jsonl", FIVE.replace("c-1", "d-1"))
+
+    ran = refunds("orders", "import", "o.jsonl")
+    assert (ran.code, len(shop.parts)) == (2, 2) and "has changed since an import of it stopped after line 3" in ran.err
+
+    assert refunds("orders", "import", "o.jsonl", "--restart").code == 1
+    assert shop.parts[2:] == [["o-1", "o-3"], ["o-4", "o-5"], ["o-6"]] and report("o.jsonl") == [(2, "o-2", "INVALID_FIELD", "tax")]
+
+
+@pytest.mark.usefixtures("small")
+def test_an_import_does_not_go_on_in_another_place_or_reading(shop: Shop, refunds: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_off(shop, refunds)
+
+    assert "with locale en_US" in refunds("orders", "import", "o.jsonl", "--locale", "de_DE").err
+    monkeypatch.setenv("REFUNDS_API_URL", shop.api.url.replace("127.0.0.1", "localhost"))
+    assert f"with target {shop.api.url}" in refunds("orders", "import", "o.jsonl").err
+    assert len(shop.parts) == 2
+
+
+@pytest.mark.usefixtures("small")
+def test_the_state_of_an_import_is_never_guessed(shop: Shop, refunds: Runner) -> None:
+    cut_off(shop, refunds)
+    kept = Path("o.jsonl.report.csv").read_bytes()
+
+    Path("o.jsonl.report.csv").unlink()
+    assert "is gone; begin again with --restart" in refunds("orders", "import", "o.jsonl").err
+    Path("o.jsonl.report.csv").write_bytes(kept)
+    Path("o.jsonl.report.csv.resume").write_text("{")
+    assert "cannot be read" in refunds("orders", "import", "o.jsonl").err
+    assert len(shop.parts) == 2
+
+
+@pytest.mark.usefixtures("small")
+def test_a_busy_api_is_waited_for_and_a_lost_answer_is_asked_for_again(shop: Shop, refunds: Runner) -> None:
+    busy = (429, {"code": "RATE_LIMITED", "detail": "Too many.", "retryable": True, "retry_after": 3})
+    shop.before = lambda number: {2: busy, 3: (503, {"code": "STORE_UNAVAILABLE", "retryable": True})}.get(number)
+
+    ran = refunds("orders", "import", write("o.jsonl", FIVE), "--json")
+
+    assert said(ran)["created"] == 5 and ran.err.count("Trying again.") == 2
+    assert shop.parts == [["o-1", "o-3"], *[["o-4", "o-5"]] * 3, ["o-6"]]
+
+
+def test_an_api_that_is_not_there_is_said_at_once(shop: Shop, refunds: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REFUNDS_API_URL", "http://127.0.0.1:1")
+
+    ran = refunds("orders", "import", write("o.jsonl", FIVE))
+
+    assert ran.code == 3 and "Nothing answers" in ran.err and "Trying" not in ran.err
+
+
+def test_a_part_that_is_too_large_is_halved_down_to_the_order_that_is(shop: Shop, refunds: Runner) -> None:
+    large = (413, {"code": "BODY_TOO_LARGE", "detail": "The body is larger than 1048576 bytes."})
+    shop.before = lambda _: large if "o-3" in shop.parts[-1] else None
+
+    ran = refunds("orders", "import", write("o.jsonl", jsonl(*map(order, range(1, 5)))), "--json")
+
+    assert said(ran) == {"created": 3, "new_version": 0, "unchanged": 0, "failed": 1}
+    assert report("o.jsonl") == [(3, "o-3", "BODY_TOO_LARGE", "")]
+
+
+def test_an_answer_of_something_else_stops_it(shop: Shop, refunds: Runner) -> None:
+    shop.before = lambda _: (200, {"orders": [{"outcome": "created"}]})
+
+    assert refunds("orders", "import", write("o.jsonl", FIVE)).code == 3
+
+
+def test_parts_are_bounded_in_bytes(shop: Shop, refunds: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = order(1)
+    monkeypatch.setattr("cli.importing.run.MOST_BYTES", 2 * sending.size_of((plain.pop("order_id"), plain)))
+
+    refunds("orders", "import", write("o.jsonl", jsonl(*map(order, range(1, 4)))))
+
+    assert shop.parts == [["o-1", "o-2"], ["o-3"]]
+
+
+def test_a_file_that_changes_under_the_import_stops_it(shop: Shop, refunds: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cli.importing.run.MOST_ORDERS", 2)
+
+    def append(_: int) -> None:
+        with Path("o.jsonl").open("a") as file:
+            file.write(jsonl(order(7)))
+
+    shop.before = append
+    ran = refunds("orders", "import", write("o.jsonl", FIVE))
+
+    assert (ran.code, shop.parts) == (2, [["o-1", "o-3"]]) and "changed while it was imported" in ran.err
+
+
+MANY = 1_000
+
+
+def test_killed_in_the_middle_it_goes_on_and_every_order_is_there_once(
+    shop: Shop, refunds: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("o.jsonl", jsonl(*map(order, range(MANY))))
+    command = [sys.executable, "-m", "cli.main", "orders", "import", "o.jsonl"]
+    root = Path(__file__).parents[2]
+    process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(root)}, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+    process_ended = threading.Event()
+
+    def kill(number: int) -> None:
+        if number == 3:
+            process.kill()
+            assert process_ended.wait(60)
+
+    shop.before = kill
+    monkeypatch.setattr("socketserver.BaseServer.handle_error", lambda *_: None)  # nobody hears the third answer
+    assert process.wait(timeout=60) == -9
+    process_ended.set()
+    until = time.monotonic() + 30
+    while len(shop.orders) < 600:
+        assert time.monotonic() < until, "the third part is stored"
+
+    shop.before = lambda _: None
+    ran = refunds("orders", "import", "o.jsonl", "--json")
+
+    assert (ran.code, said(ran)) == (0, {"created": 800, "new_version": 0, "unchanged": 200, "failed": 0})
+    assert [len(part) for part in shop.parts] == [200] * 6 and shop.parts[2] == shop.parts[3]
+    assert list(shop.orders) == [f"o-{number}" for number in range(MANY)]
+
+
+# --- never whole in memory ---------------------------------------------------------------------------------------------------------------
+
+
+def peak(work: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["o.csv", "o.jsonl"])
+def test_ten_times_as_many_orders_take_hardly_more_memory(refunds: Runner, tmp_path: Path, name: str) -> None:
+    def write_orders(count: int) -> None:
+        with (tmp_path / name).open("w") as file:
+            file.write(HEAD if name == "o.csv" else "")
+            for number in range(count):
+                plain = order(number, lines=[{"id": "a", "title": "x" * 480, "amount": 1}])
+                file.write(f"{number},c,USD,pi_{number},1.00,a,1.00,1,{'x' * 480}\n" if name == "o.csv" else jsonl(plain))
+
+    def most(count: int) -> int:
+        write_orders(count)
+        return peak(lambda: refunds("orders", "import", str(tmp_path / name), "--dry-run"))
+
+    few, many = most(500), most(5_000)
+
+    # What grows is a digest and a line number for each order. The file has more than 500 bytes an order, and as objects they are several times that.
+    assert many - few < 4_500 * 200, (few, many)
+
+
+def test_an_endless_order_is_not_kept(tmp_path: Path) -> None:
+    file = tmp_path / "o.csv"
+    file.write_text(HEAD + "1,c,USD,,,,,,\n" + f"1,,,,,a,1.00,1,{'x' * 400}\n" * 20_000)
+    found: list[Entry] = []
+
+    def read() -> None:
+        with file.open("rb") as opened, Lines(opened) as lines:
+            found.extend(rows_of_orders(lines, "en_US"))
+
+    assert peak(read) < 5_000_000
+    (only,) = found
+    assert (only.first, only.last) == (2, 20_002) and "more than 2000 rows" in only.judge().troubles[-1].what
