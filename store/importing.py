@@ -4,7 +4,6 @@ Most orders of an import are new, or known and unchanged. These take a few state
 savepoint, by the same steps as an order that is sent alone.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -70,12 +69,7 @@ async def import_orders(connection: AsyncConnection, clock: Clock, wanted: Seque
     """
     sent = [Sent(ref, order, order.model_dump(mode="json")) for ref, order in wanted]
     known, taken = await _known(connection, sent), await _taken(connection, sent)
-    named = Counter(payment.id for one in sent for payment in one.order.payments)
-    fresh = [
-        one
-        for one in sent
-        if one.external_ref not in known and not any(payment.id in taken or named[payment.id] > 1 for payment in one.order.payments)
-    ]
+    fresh = [one for one in sent if one.external_ref not in known and not any(payment.id in taken for payment in one.order.payments)]
     since = _Since()
     done = {ref: Imported(Put.CREATED, 1) for ref in await _add(connection, clock, fresh, since, actor)}
     for one in sent:
@@ -114,11 +108,11 @@ async def _alone(connection: AsyncConnection, clock: Clock, one: Sent, since: _S
 
 
 class _Overtaken(Exception):
-    """Somebody else stored one of the orders or payments since they were read."""
+    """One of the orders or payments is there after all: somebody else stored it since they were read, or two of the new orders name one payment."""
 
 
 async def _add(connection: AsyncConnection, clock: Clock, fresh: Sequence[Sent], since: _Since, actor: str) -> list[str]:
-    """Store orders of which nothing is there yet, and return their ids; none, when somebody else was quicker with any of them."""
+    """Store orders of which nothing is there yet, and return their ids; none, when any of it is there after all."""
     if not fresh:
         return []
     try:

@@ -19,7 +19,7 @@ from cli.importing.run import READY, Format, Import, Shows, format_of, source_of
 from cli.importing.sending import Sender
 from cli.options import File, Json
 from cli.output import Output
-from cli.problems import Exit, Misused, Problem
+from cli.problems import Exit, Misused, Problem, Refused, Unreachable
 from refunds.money import Money, format_money
 
 SAY_EVERY_S = 2.0
@@ -70,8 +70,8 @@ def _imported(
                 return running.run(show, out.say)
         except KeyboardInterrupt:
             raise Problem(_stopped(running.progress, "Stopped."), Exit.REFUSED) from None
-        except Problem as problem:
-            if running.progress.line == 0 or sender is None:
+        except (Refused, Unreachable) as problem:
+            if running.progress.line == 0:
                 raise
             raise Problem(_stopped(running.progress, problem.line), problem.exit_code) from problem
 

@@ -68,7 +68,7 @@ def documents(lines: Lines) -> Iterator[Entry]:
             continue
         if text is None:
             return
-        if lines.number == 1 and text.strip() in ("[", "{"):
+        if lines.number == 1 and (text.startswith("[") or text.strip() == "{"):
             raise Misused("The file is one JSON document and not JSON Lines; send it with: refunds orders put FILE")
         if text.strip():
             yield Document(lines.number, text)

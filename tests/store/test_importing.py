@@ -122,16 +122,18 @@ async def test_the_last_word_on_since_when_somebody_is_a_customer_counts(world: 
 
 
 async def test_orders_that_somebody_else_stores_meanwhile_go_one_by_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    await send(world, ("o-1", order("pi_1")))
+    await send(world, ("o-0", order("pi_0")), ("o-1", order("pi_1")))
+    before = tables(world)
 
     async def nothing(*_: Any) -> Any:
         return {}
 
     monkeypatch.setattr(importing, "_known", nothing)
     monkeypatch.setattr(importing, "_taken", nothing)
-    results = await send(world, ("o-1", order("pi_1")), ("o-2", order("pi_1")), ("o-3", order("pi_3")))
+    results = await send(world, ("o-1", order("pi_1")), ("o-2", order("pi_0")), ("o-3", order("pi_3")))
 
     assert said(results) == [(Put.UNCHANGED, 1, None), (None, None, "payments.0.id"), (Put.CREATED, 1, None)]
+    assert grown(world, before) == {"customers": 0, "orders": 1, "order_versions": 1, "payments": 1, "ledger": 1}
 
 
 async def test_a_lock_that_is_not_had_stores_nothing_of_the_whole(world: World) -> None:
