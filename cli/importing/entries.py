@@ -11,6 +11,8 @@ from refunds.errors import CATALOGUE, Code, RefundError
 from refunds.orders import ExternalId, Order
 
 TIMES = ("customer_since", "placed_at", "delivered_at")
+# The model takes digits for seconds since 1970, so that what a spreadsheet makes of a date, a number of days, would be a moment of that year.
+_NUMBER = "This is no time as year, month and day."
 _ID = TypeAdapter(ExternalId)
 
 
@@ -62,6 +64,9 @@ def check(order_id: str, order: dict[str, Any], place: Callable[[str], tuple[int
         _ID.validate_python(order_id)
     except ValidationError as error:
         found += [(Code.INVALID_FIELD, "order_id", one["msg"]) for one in error.errors()]
+    found += [(Code.INVALID_FIELD, name, _NUMBER) for name in TIMES if isinstance(order.get(name), str) and order[name].strip()[4:5] != "-"]
+    if found:
+        return tuple(located(order_id, found, place))
     try:
         Order.model_validate_json(json.dumps(order), strict=True)
     except ValidationError as error:

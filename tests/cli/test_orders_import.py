@@ -315,6 +315,18 @@ def test_problems_of_json_lines_are_reported_by_line_and_field(shop: Shop, refun
     ]
 
 
+@pytest.mark.parametrize(
+    "written", ["45352", "45352.375", "1772355600", "20260301", "01.03.2026 09:00", "2026-03-01", "2026-03-01 09:00:00"]
+)
+def test_a_time_is_never_guessed_from_what_a_spreadsheet_makes_of_it(shop: Shop, refunds: Runner, written: str) -> None:
+    text = f"order_id,customer_id,currency,placed_at\n1,c,USD,{written}\n"
+
+    assert refunds("orders", "import", write("o.csv", text)).code == 1
+    assert refunds("orders", "import", write("o.jsonl", jsonl(order(1, placed_at=written)))).code == 1
+    assert shop.parts == [] and report("o.csv") == [(2, "1", "INVALID_FIELD", "placed_at")]
+    assert "2026-03-01T09:00:00Z" in Path("o.csv.report.csv").read_text()
+
+
 def test_what_the_record_contradicts_is_reported_at_its_line(shop: Shop, refunds: Runner) -> None:
     shop.refuses["1001"] = {"code": "ORDER_CONFLICT", "field": "payments.1.id", "detail": "This payment belongs to another order."}
 
