@@ -6,6 +6,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.heartbeat import heartbeating
+from activities.keys import halting_without_key
 from activities.processors.base import Processor
 from activities.read_payment import missing
 from refunds.clock import Clock
@@ -33,7 +34,8 @@ class Observer:
         name, currency = await self._observing.named(payment_id)
         for _ in range(READINGS):
             hints = await self._observing.hints(payment_id, name)
-            state = await self._processor.read_payment(name) or missing(name, currency, self._clock)
+            async with halting_without_key(self._observing):
+                state = await self._processor.read_payment(name) or missing(name, currency, self._clock)
             if (found := await self._observing.observe(payment_id, state, hints=hints)) is not None:
                 return found
         raise NotSent("overtaken", "something was recorded during each reading")

@@ -4,6 +4,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.heartbeat import heartbeating
+from activities.keys import halting_without_key
 from activities.processors.base import Processor
 from refunds.clock import Clock
 from refunds.messages import Step, StepInput
@@ -32,7 +33,8 @@ class PaymentReader:
 
     async def look(self, processor_payment: str, currency: str) -> PaymentState:
         """Read one payment without keeping the reading. Raises ``NotSent`` when the processor cannot be asked."""
-        state = await self._processor.read_payment(processor_payment) or missing(processor_payment, currency, self._clock)
+        async with halting_without_key(self._payments):
+            state = await self._processor.read_payment(processor_payment) or missing(processor_payment, currency, self._clock)
         if self._observing is not None:
             await self._observing.take_in(processor_payment, state)
         return state

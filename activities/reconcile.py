@@ -3,6 +3,7 @@
 from temporalio import activity
 
 from activities.heartbeat import heartbeating
+from activities.keys import halting_without_key
 from activities.processors.base import Processor
 from refunds.logs import logger
 from refunds.messages import Situation, Step, StepInput
@@ -32,7 +33,8 @@ class Reconcile:
         seen = None
         try:
             if refund_id is not None:
-                seen = await self._processor.retrieve(refund_id, of=operation.request.processor_payment)
+                async with halting_without_key(self._payments):
+                    seen = await self._processor.retrieve(refund_id, of=operation.request.processor_payment)
         except NotSent as error:
             log.warning("processor_not_asked", refund=step.refund, reason=error.reason)
         return await self._payments.observed(operation, seen)

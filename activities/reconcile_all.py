@@ -12,6 +12,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.heartbeat import heartbeating
+from activities.keys import halting_without_key
 from activities.processors.base import Processor
 from activities.processors.error_map import SHAPE
 from refunds.discrepancies import Kind
@@ -28,6 +29,9 @@ PAGES_A_STEP = 200
 
 UNREADABLE_AFTER = 5
 """So often a step is tried before a payment counts as unreadable."""
+
+WAITS_ITS_TURN = timedelta(seconds=5)
+"""How soon a run asks again whether the one before it is over."""
 
 _PAGE = 100
 _OURS_A_PAGE = 50
@@ -62,12 +66,16 @@ class ReconcileAll:
     async def pages(self, step: ReconciliationStep) -> ReconciliationProgress:
         """Carry the run on by some pages, from where it stands. When the processor cannot be asked, the run says so and is tried again."""
         run = await self._store.read(step.run)
+        if not run.is_over and (other := await self._store.ahead_of(run)) is not None:
+            await self._store.failed(run.id, f"waits for {other}, which began before")
+            raise ApplicationError("another_is_under_way", type="Waits", next_retry_delay=WAITS_ITS_TURN) from None
         async with heartbeating():
             for _ in range(self._pages_a_step):
                 if run.is_over:
                     break
                 try:
-                    run = await self._page(run)
+                    async with halting_without_key(self._store):
+                        run = await self._page(run)
                 except NotSent as error:
                     await self._store.failed(run.id, f"the processor cannot be asked ({error.reason})")
                     log.warning("reconciliation_waits", run=run.id, reason=error.reason)

@@ -14,8 +14,9 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.heartbeat import heartbeating
+from activities.keys import halt_for
 from activities.processors.base import Processor, SendTooLate, uptime
-from activities.processors.error_map import KEY_REFUSED, PERMISSION, RATE_LIMITED
+from activities.processors.error_map import RATE_LIMITED
 from activities.read_payment import missing
 from refunds.errors import Code
 from refunds.logs import logger
@@ -137,9 +138,7 @@ class Submit:
 
         A key that the processor does not accept is nobody's outcome: everything is halted until an operator has repaired it, and nothing fails or is parked for it.
         """
-        refused_key = _HALTING.get(error.detail if error.reason == "cannot_look_up" else error.reason)
-        if refused_key is not None:
-            await self._payments.halt(refused_key, f"the processor answered {error.reason}: {error.code or 'no code'}")
+        refused_key = await halt_for(self._payments, error)
         operation = (await self._payments.standing(refund_id)).operation
         if operation is None or operation.first_sent_at is None:
             if refused_key is not None:
@@ -161,8 +160,6 @@ class Submit:
 
 
 _IN_FLIGHT = "attempt_in_flight"
-_HALTING = {KEY_REFUSED: Code.KEY_REFUSED, PERMISSION: Code.KEY_NOT_PERMITTED}
-"""Reasons of the error map that say something about our key and nothing about the refund."""
 
 
 async def _to_its_end(work: Coroutine[Any, Any, Situation]) -> Situation:

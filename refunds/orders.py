@@ -4,7 +4,7 @@ import re
 from datetime import datetime
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from refunds.money import MAX_AMOUNT, currency
 
@@ -21,6 +21,17 @@ def _plausible(moment: datetime) -> datetime:
     return moment
 
 
+def _written(value: object) -> object:
+    """Only a time that is written as one: a bare number would be taken for seconds since 1970, and a spreadsheet's date is days since 1900."""
+    if isinstance(value, str):
+        if not re.match(r"\d{4}-\d{2}-\d{2}[Tt ]", value):
+            raise ValueError("write it like 2026-03-01T12:00:00Z")
+        return datetime.fromisoformat(value.upper())
+    if isinstance(value, int | float):
+        raise ValueError("write it as text like 2026-03-01T12:00:00Z")
+    return value
+
+
 def _known_currency(code: str) -> str:
     return currency(code).code
 
@@ -34,7 +45,7 @@ ShortText = Annotated[str, StringConstraints(min_length=1, max_length=200, strip
 ExternalId = ShortText
 """An id somebody else chose."""
 
-Instant = Annotated[AwareDatetime, AfterValidator(_plausible)]
+Instant = Annotated[AwareDatetime, BeforeValidator(_written), AfterValidator(_plausible)]
 """A time with its zone, in the years 1970 to 2999."""
 
 CurrencyCode = Annotated[str, StringConstraints(min_length=3, max_length=3), AfterValidator(_known_currency)]

@@ -12,7 +12,7 @@ from refunds.errors import Code, RefundError
 from refunds.messages import Situation
 from refunds.processor import STRIPE
 from refunds.status import Event, Status
-from store import halts, pacing
+from store import pacing
 from store.changes import Change, lock_payment_of, lock_refund
 from store.operation_rows import Operation
 from store.receipts import Receipts
@@ -76,11 +76,6 @@ class Holding(Receipts):
         """Close the breaker: the processor has answered."""
         async with self.database.begin() as connection:
             await pacing.reset(connection, STRIPE)
-
-    async def halt(self, code: Code, reason: str) -> None:
-        """Halt submitting until an operator lifts it, and tell people; nothing more if it is halted already."""
-        async with self.database.begin() as connection:
-            await halts.open_halt(connection, self.database.clock.now(), processor=STRIPE, code=code, reason=reason)
 
     async def hold_unsent(self, refund_id: str, code: Code, why: str) -> Situation:
         """Hold a refund of which certainly nothing was sent. One that may have been sent, or has moved on, stays as it is."""

@@ -182,8 +182,10 @@ class Observing(Receipts):
             await _ADOPT.do(connection, refund=refund.id, operation=operation.id)
         if first:
             await self._answer_attempts(connection, change, operation, None, refund)
-        wanted = conclude(refund, amount=operation.amount, processor_payment=operation.request.processor_payment)
-        await self._apply(connection, change, operation, wanted, processor_refund=refund.id)
+        # What is over stays so while the refund is what it was: a person may have judged exactly the difference that it still shows.
+        if first or changed or before not in FINAL:
+            wanted = conclude(refund, amount=operation.amount, processor_payment=operation.request.processor_payment)
+            await self._apply(connection, change, operation, wanted, processor_refund=refund.id)
         if first or changed or change.status is not before:
             await self._tell_run(connection, reading, change, before)
 

@@ -8,11 +8,13 @@ from typing import Any
 from sqlalchemy import Interval, bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.errors import Code
 from refunds.messages import Situation
 from refunds.money import Money
-from refunds.processor import FrozenRequest
+from refunds.processor import STRIPE, FrozenRequest
 from refunds.settings import Settings
 from refunds.terms import OperationKind
+from store import halts
 from store.changes import Change, lock_payment, lock_refund, read_refund
 from store.db import Database
 from store.situations import situation
@@ -119,6 +121,11 @@ class OperationRows:
     def _longest_call(self) -> timedelta:
         """How long after its ``send_by`` a call can still be under way."""
         return timedelta(seconds=self.settings.stripe_connect_timeout_s + self.settings.stripe_read_timeout_s)
+
+    async def halt(self, code: Code, reason: str) -> None:
+        """Halt submitting until an operator lifts it, and tell people; nothing more if it is halted already."""
+        async with self.database.begin() as connection:
+            await halts.open_halt(connection, self.database.clock.now(), processor=STRIPE, code=code, reason=reason)
 
     async def operation_of(self, refund_id: str) -> Operation | None:
         """The operation of a refund's present revision, or ``None``."""

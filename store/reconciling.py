@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Self
 
-from sqlalchemy import Text, bindparam, select, text, update
+from sqlalchemy import Text, bindparam, literal, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -300,6 +300,23 @@ class Reconciling:
                 return now
             place = Place(elsewhere=now.place.elsewhere)
             return await self._put(connection, self.database.clock.now(), now, place=place)
+
+    async def halt(self, code: Code, reason: str) -> None:
+        """Halt submitting until an operator lifts it, and tell people; nothing more if it is halted already."""
+        async with self.database.begin() as connection:
+            await halts.open_halt(connection, self.database.clock.now(), processor=self.processor, code=code, reason=reason)
+
+    async def ahead_of(self, run: Run) -> str | None:
+        """The run that began before this one and is not over, or ``None``. One at a time: each marks what it has seen, and two would wipe out each other's marks."""
+        before = tuple_(reconciliations.c.started_at, reconciliations.c.id) < tuple_(literal(run.started_at), literal(run.id))
+        query = (
+            select(reconciliations.c.id)
+            .where(reconciliations.c.processor == run.processor, reconciliations.c.finished_at.is_(None), before)
+            .order_by(reconciliations.c.started_at, reconciliations.c.id)
+            .limit(1)
+        )
+        async with self.database.read() as connection:
+            return (await connection.execute(query)).scalar_one_or_none()
 
     async def unfinished(self, *, grace: timedelta, limit: int = 20) -> list[Run]:
         """Runs that are not over and have not got on lately: each is to be started again if it is not at work."""

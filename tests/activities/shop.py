@@ -132,7 +132,7 @@ class Shop:
 
     async def prepared(self, refund_id: str) -> Situation:
         """Quote it, as a process that also hosts the payments role does."""
-        step = Prepare(self.steps, PaymentReader(self.payments, self.processor, self.clock))
+        step = Prepare(self.steps, PaymentReader(self.payments, self.processor, self.clock, self.observing))
         return await ActivityEnvironment().run(step.prepare, StepInput(refund_id))
 
     async def approved(self, intent: str | None = None, amount: int | None = 3_000, **more: Any) -> str:
@@ -164,10 +164,14 @@ class Shop:
 
     # --- the steps -------------------------------------------------------------------------------------------------------------------
 
+    @property
+    def observing(self) -> Observing:
+        """What every reading goes through, as a worker builds it."""
+        return Observing(self.payments.database, self.settings, self.payments.worker)
+
     def submitting(self, processor: Any = None, payments: Any = None) -> Submit:
         """The step, with its processor or store replaced by one that a test has tampered with."""
-        observing = Observing(self.payments.database, self.settings, self.payments.worker)
-        return Submit(payments or self.payments, observing, processor or self.processor, self.settings)
+        return Submit(payments or self.payments, self.observing, processor or self.processor, self.settings)
 
     async def submit(self, refund_id: str, *, attempt: int = 1, step: Submit | None = None) -> Situation:
         """One attempt of the activity. Raises what Temporal would be told."""

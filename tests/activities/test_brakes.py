@@ -76,6 +76,19 @@ async def test_a_revoked_key_concludes_nothing_about_what_may_have_been_sent(sho
     assert await shop.asked_and_made(intent) == (1, 1)
 
 
+async def test_a_key_that_is_refused_while_quoting_halts_as_well(shop: Shop) -> None:
+    intent = await shop.paid()
+    refund_id = await shop.received(intent)
+    told = await notices(shop, "processor_halted")
+    await shop.fault("payment_intent.retrieve", REVOKED, intent=intent)
+
+    found = await shop.prepared(refund_id)
+
+    assert (found.status, found.needs) == ("received", "read_payment"), "it is read again, with patience"
+    [halt] = await shop.query("SELECT code FROM halts WHERE lifted_at IS NULL")
+    assert (halt["code"], await notices(shop, "processor_halted")) == ("KEY_REFUSED", told + 1)
+
+
 async def test_a_halt_is_opened_once_and_lifted_once(shop: Shop) -> None:
     async with shop.owner.begin() as connection:
         opened = [

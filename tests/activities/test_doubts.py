@@ -23,6 +23,7 @@ async def test_one_refund_made_past_us_settles_one_of_ours_also_when_it_was_impo
     other = await shop.control("POST", "/refunds", {"payment_intent": intent, "amount": 3_000})
     before = await shop.remaining(intent)  # whose reading imports it
     assert (before, await receipt_of(shop, first)) == (1_000, [])
+    assert await shop.query("SELECT operation_id FROM processor_refunds WHERE id = :r", r=other["id"]) == [{"operation_id": None}]
 
     settled = await shop.settled(first, await shop.says(first, "sam", "refunded", other["id"]))
     again = await shop.settled(second, await shop.says(second, "sam", "refunded", other["id"]))
@@ -104,3 +105,22 @@ async def test_a_payment_is_let_go_when_all_that_is_not_as_approved_is_settled(s
     assert (await shop.steps.resume_held(third)).status == "held"
     assert await settle(second) == "succeeded"
     assert (await shop.steps.resume_held(third)).status == "approved"
+
+
+async def test_what_a_person_has_judged_stays_judged_while_it_is_what_it_was(shop: Shop) -> None:
+    intent = await shop.paid()
+    refund_id = await shop.approved(intent, 2_000)
+    await shop.fault("refund.create", DIFFERENT, intent=intent)
+    await shop.submit(refund_id)
+    [made] = await receipt_of(shop, refund_id)
+    assert (await shop.settled(refund_id, await shop.says(refund_id, "sam", "refunded", made))).status == "succeeded"
+
+    await shop.control("POST", "/refunds", {"payment_intent": intent, "amount": 500})
+    await shop.remaining(intent)  # whose reading shows both
+
+    assert (await shop.row(refund_id))["status"] == "succeeded"
+    assert (await shop.moves(refund_id)).count("parked") == 1
+    await shop.control("POST", f"/refunds/{made}", {"status": "failed", "failure_reason": "expired_or_canceled_card"})
+    await shop.control("POST", "/refunds", {"payment_intent": intent, "amount": 600})
+    await shop.remaining(intent)
+    assert (await shop.row(refund_id))["status"] == "parked", "something new is a person's again"

@@ -285,7 +285,7 @@ async def test_an_event_comes_between_the_look_and_the_word_of_two_persons(shop:
     step = Settle(shop.payments, Tampered(shop.processor, after={"find": appears}))
     done = await ActivityEnvironment().run(step.settle, StepInput(refund, "settle", second))
 
-    assert done.refused == "NOT_PARKED"
+    assert done.refused == "SETTLEMENT_CONTRADICTED"
     assert (await record(shop, refund, intent))[:2] == ("succeeded", 1)
 
 
