@@ -1,16 +1,17 @@
 """What must reach the outside at least once, and which runs are missing: the work list of the worker's sweep."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import exists, select, update
+from sqlalchemy import func, insert, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.messages import Situation
 from refunds.status import Status
 from store.situations import situation
-from store.tables import decisions, instructions, outbox, refunds
+from store.tables import instructions, outbox, refunds
 
 _BACK_OFF_S = (1, 2, 5, 15, 60, 300)
 LEASE = timedelta(seconds=60)
@@ -31,11 +32,9 @@ class Due:
 async def take_due(connection: AsyncConnection, now: datetime, *, limit: int = 100) -> list[Due]:
     """Take what is due, oldest first, for :data:`LEASE`: what is not marked as done by then is due again. Rows another sweep holds are left to it.
 
-    A signal whose message the run has heard already is marked as done instead.
+    That a run has heard a message by an update is no reason to leave out its signal: Temporal forgets an update whose task is lost after its step was done, and
+    with it that the run must go on. Hearing twice changes nothing.
     """
-    heard = exists().where(decisions.c.id == outbox.c.body["message"].astext, decisions.c.delivered_at.is_not(None)) | exists().where(
-        instructions.c.id == outbox.c.body["message"].astext, instructions.c.applied_at.is_not(None)
-    )
     ready = (
         select(outbox.c.id)
         .where(outbox.c.done_at.is_(None), outbox.c.due_at <= now)
@@ -46,7 +45,6 @@ async def take_due(connection: AsyncConnection, now: datetime, *, limit: int = 1
     ids = list((await connection.execute(ready)).scalars())
     if not ids:
         return []
-    await connection.execute(update(outbox).where(outbox.c.id.in_(ids), outbox.c.kind == "signal", heard).values(done_at=now))
     rows = await connection.execute(
         update(outbox)
         .where(outbox.c.id.in_(ids), outbox.c.done_at.is_(None))
@@ -95,6 +93,18 @@ async def missing_runs(connection: AsyncConnection, now: datetime, *, grace: tim
     if rows:
         await connection.execute(update(refunds).where(refunds.c.id.in_([r["id"] for r in rows])).values(run_checked_at=now))
     return [situation(dict(row)) for row in rows]
+
+
+async def say_again(connection: AsyncConnection, refund_ids: Sequence[str], now: datetime) -> None:
+    """Queue again what was asked of refunds and not carried out: their runs have just been started, and heard nothing of what was said before."""
+    again = select(
+        literal("signal"),
+        instructions.c.refund_id,
+        func.jsonb_build_object("name", instructions.c.kind, "message", instructions.c.id),
+        literal(now),
+        literal(now),
+    ).where(instructions.c.refund_id.in_(refund_ids), instructions.c.applied_at.is_(None))
+    await connection.execute(insert(outbox).from_select(["kind", "refund_id", "body", "created_at", "due_at"], again, include_defaults=False))
 
 
 async def held_refunds(connection: AsyncConnection) -> list[str]:

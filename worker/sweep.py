@@ -77,12 +77,13 @@ class Sweep:
             missing = await outbox.missing_runs(
                 connection, self._database.clock.now(), grace=timedelta(seconds=self._settings.sweep_grace_s)
             )
-        started = 0
-        for found in missing:
-            started += await self._start(found)
-        return started
+        started = [found.refund for found in missing if await self._start(found)]
+        if started:
+            async with self._database.begin() as connection:
+                await outbox.say_again(connection, started, self._database.clock.now())
+        return len(started)
 
-    async def _start(self, found: Situation) -> int:
+    async def _start(self, found: Situation) -> bool:
         """Start a run if none is running.
 
         Also after one that completed: the store has just said that the refund is not final, and the store is believed. The run of a refund that has become final
@@ -100,6 +101,6 @@ class Sweep:
                 rpc_timeout=timedelta(seconds=5),
             )
         except WorkflowAlreadyStartedError:
-            return 0
+            return False
         log.info("run_started_by_sweep", refund=found.refund, status=found.status)
-        return 1
+        return True

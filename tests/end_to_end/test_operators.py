@@ -76,6 +76,22 @@ async def test_a_parked_refund_is_found_with_its_runbook(whole: Whole) -> None:
     assert "docs/runbooks/parked.md" in words
 
 
+async def test_what_is_said_while_the_run_is_gone_counts_once_there_is_one_again(whole: Whole) -> None:
+    goods = await whole.goods(4_800)
+    await whole.disturb(goods.intent, "lose_answer", "hide", times=None)
+    refund = await whole.asked_for(goods)
+    await whole.until(refund, "parked")
+    client = await whole.temporal()
+    await client.get_workflow_handle(f"refund-{refund}").terminate("by mistake")
+    [made] = (await whole.truth(goods.intent)).refunds
+
+    said = {"outcome": "refunded", "processor_refund_id": made["id"], "evidence": "in the dashboard"}
+    answer = await whole.act("sven", refund, "settlement", said)
+
+    assert answer.status_code in (200, 202), answer.text
+    await whole.assert_ended(refund, "succeeded", goods=goods, creates=3, returned=[4_800])
+
+
 async def test_access_to_temporal_alone_approves_nothing(whole: Whole) -> None:
     goods, refund = await whole.in_review(20_000)
     client = await whole.temporal()

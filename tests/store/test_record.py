@@ -248,13 +248,36 @@ async def test_a_signal_is_delivered_once_and_later_when_that_fails(world: World
     assert await due(world) == []
 
 
-async def test_a_signal_that_was_heard_is_not_sent_again(world: World) -> None:
+async def test_a_signal_is_sent_also_when_an_update_was_heard(world: World) -> None:
+    """Temporal forgets an update whose task is lost after its step was done, and the run would never go on."""
     await world.ready(captured=100_000)
     refund, _ = await world.quoted(amount=20_000)
     decision = await world.decide(refund, world.ann)
     await world.steps.apply_message(refund, "decide", decision.id)
     world.clock.advance(seconds=3)
 
+    [taken] = await due(world)
+    entries = len(world.ledger(refund))
+    await world.steps.apply_message(refund, taken.body["name"], taken.body["message"])
+
+    assert (taken.body, len(world.ledger(refund))) == ({"name": "approve", "message": decision.id}, entries), "hearing twice changes nothing"
+
+
+async def test_what_was_asked_and_not_carried_out_is_said_again_to_a_new_run(world: World) -> None:
+    await world.ready(captured=100_000)
+    refund, _ = await world.quoted(amount=20_000)
+    revision = await world.record_revision(refund, world.ann, amount=15_000)
+    world.execute("UPDATE outbox SET done_at = now()")  # the signal came to a run that was gone
+
+    async with world.steps.database.begin() as connection:
+        await outbox.say_again(connection, [refund], world.clock.now())
+
+    [again] = await due(world)
+    assert (again.refund_id, again.body) == (refund, {"name": "revise", "message": revision.id})
+    await world.steps.apply_message(refund, "revise", revision.id)
+    async with world.steps.database.begin() as connection:
+        await outbox.done(connection, [again.id], world.clock.now())
+        await outbox.say_again(connection, [refund], world.clock.now())
     assert await due(world) == []
 
 
