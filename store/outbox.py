@@ -104,7 +104,9 @@ async def say_again(connection: AsyncConnection, refund_ids: Sequence[str], now:
         literal(now),
         literal(now),
     ).where(instructions.c.refund_id.in_(refund_ids), instructions.c.applied_at.is_(None))
-    await connection.execute(insert(outbox).from_select(["kind", "refund_id", "body", "created_at", "due_at"], again, include_defaults=False))
+    await connection.execute(
+        insert(outbox).from_select(["kind", "refund_id", "body", "created_at", "due_at"], again, include_defaults=False)
+    )
 
 
 async def held_refunds(connection: AsyncConnection) -> list[str]:

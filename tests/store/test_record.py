@@ -260,7 +260,9 @@ async def test_a_signal_is_sent_also_when_an_update_was_heard(world: World) -> N
     entries = len(world.ledger(refund))
     await world.steps.apply_message(refund, taken.body["name"], taken.body["message"])
 
-    assert (taken.body, len(world.ledger(refund))) == ({"name": "approve", "message": decision.id}, entries), "hearing twice changes nothing"
+    assert (taken.body, len(world.ledger(refund))) == ({"name": "approve", "message": decision.id}, entries), (
+        "hearing twice changes nothing"
+    )
 
 
 async def test_what_was_asked_and_not_carried_out_is_said_again_to_a_new_run(world: World) -> None:
