@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.end_to_end.whole import PATIENCE_S, POLL_S, Whole, only
+from tests.end_to_end.whole import PATIENCE_S, Whole, only
 
 QUOTED = ["refund_received", "to classified", "quoted"]
 SENT = ["intent", "to submitting", "attempt_opened", "receipt", "to succeeded"]
@@ -148,7 +148,7 @@ async def until_it_cannot_arrive(say: Callable[[], Awaitable[httpx.Response]]) -
     async with asyncio.timeout(PATIENCE_S):
         while (answer := await say()).status_code == 409:
             only(answer, 409, "ATTEMPT_OPEN")
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(answer.json()["retry_after"])
         return answer
 
 
