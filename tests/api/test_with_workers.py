@@ -239,14 +239,18 @@ async def test_not_refunded_waits_for_a_second_person(whole: Api, sandbox_server
     first = await say(whole, view, "settlement", sven, **body)
     same = await say(whole, view, "settlement", sven, **body)
     async with asyncio.timeout(20):
-        while (second := await say(whole, view, "settlement", sara, **body)).status_code == 409:
-            assert second.json()["code"] == "ATTEMPT_OPEN", "a request that nobody has heard of may still arrive"
+        # A request that nobody has heard of may still arrive.
+        while True:
+            second = await say(whole, view, "settlement", sara, **body)
+            if second.json().get("code") != "ATTEMPT_OPEN":
+                break
             await asyncio.sleep(second.json()["retry_after"])
 
     for answer in (first, same):
         assert (answer.status_code, answer.json()["waits_for"]) == (202, "a second person who says the same")
-    assert (second.status_code, second.json()["status"]) == (200, "failed")
-    assert second.json()["refund"]["code"] == "SETTLED_NOT_REFUNDED"
+    # What she said before may have been heard in the meantime.
+    assert second.status_code == 200 or second.json()["code"] == "NOT_PARKED", second.text
+    assert (await eventually(whole, view["id"], "failed"))["code"] == "SETTLED_NOT_REFUNDED"
 
 
 async def test_field_66_everybody_who_speaks_while_it_ends_gets_a_typed_answer(whole: Api, sandbox_server: Sandbox) -> None:

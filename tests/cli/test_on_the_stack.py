@@ -215,12 +215,14 @@ def test_parked_and_settled_as_not_refunded_by_two(desk: Desk, tmp_path: Path) -
     first = desk.run(*settle, by="sven")
     again = desk.run(*settle, by="sven")
     until = time.monotonic() + PATIENCE_SECONDS
-    while (second := desk.run(*settle, by="sara")).code and time.monotonic() < until:
-        assert second.err.startswith("ATTEMPT_OPEN: "), "a request that nobody has heard of may still arrive"
+    # A request that nobody has heard of may still arrive.
+    while (second := desk.run(*settle, by="sara")).err.startswith("ATTEMPT_OPEN: ") and time.monotonic() < until:
         time.sleep(1)
 
-    assert [first.code, again.code, second.code] == [0, 0, 0]
+    assert [first.code, again.code] == [0, 0]
     assert "a second person" in first.err and "a second person" in again.err and "a second person" not in second.err
+    # What she said before may have been heard in the meantime.
+    assert second.code == 0 or second.err.startswith("NOT_PARKED: ")
     assert desk.until(refund, "failed")["code"] == "SETTLED_NOT_REFUNDED"
 
 

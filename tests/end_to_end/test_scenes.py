@@ -146,10 +146,11 @@ async def test_what_nobody_knows_is_parked_and_settled_by_a_person(whole: Whole)
 async def until_it_cannot_arrive(say: Callable[[], Awaitable[httpx.Response]]) -> httpx.Response:
     """Say it again while a request that nobody has heard of may still be under way."""
     async with asyncio.timeout(PATIENCE_S):
-        while (answer := await say()).status_code == 409:
-            only(answer, 409, "ATTEMPT_OPEN")
+        while True:
+            answer = await say()
+            if answer.json().get("code") != "ATTEMPT_OPEN":
+                return answer
             await asyncio.sleep(answer.json()["retry_after"])
-        return answer
 
 
 async def test_two_persons_settle_what_was_never_refunded(whole: Whole) -> None:
@@ -163,7 +164,9 @@ async def test_two_persons_settle_what_was_never_refunded(whole: Whole) -> None:
     again = await whole.act("sven", refund, "settlement", said)
     second = await until_it_cannot_arrive(lambda: whole.act("sara", refund, "settlement", said))
 
-    assert (first.status_code, again.status_code, second.status_code) == (202, 202, 200), second.text
+    assert (first.status_code, again.status_code) == (202, 202)
+    # What she said before may have been heard in the meantime.
+    assert second.status_code == 200 or second.json()["code"] == "NOT_PARKED", second.text
     view = await whole.assert_ended(refund, "failed", "SETTLED_NOT_REFUNDED", goods=goods, creates=3, returned=[])
     assert [i["by"]["handle"] for i in view["instructions"]][:3] == ["sven", "sven", "sara"]
 
