@@ -97,7 +97,7 @@ class Change:
         )
 
     def signal(self, name: str, message: str, *, after: timedelta = SIGNAL_AFTER) -> None:
-        """Have a signal delivered to the run, at least once, unless the run hears the message from whoever recorded it first, who is given ``after``."""
+        """Have a signal delivered to the run at least once, after whoever recorded the message has had ``after`` to deliver it; hearing twice changes nothing."""
         self._outbox.append(_out("signal", self.id, {"name": name, "message": message}, self.at, due_at=self.at + after))
 
     def notice(self, kind: str, **data: Any) -> None:

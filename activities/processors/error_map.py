@@ -13,7 +13,8 @@ import stripe
 
 from refunds.processor import NotSent, ProcessorError, Refused, Unknown
 
-KEY_REFUSED, PERMISSION, RATE_LIMITED = "key_refused", "permission", "rate_limited"
+RATE_LIMITED = "rate_limited"
+KEY_REFUSED, PERMISSION = "key_refused", "permission"
 """The two reasons that are no accident of one call: until a person has changed the key or its permissions, no call will succeed."""
 SHAPE = "unexpected_shape"
 """The reason of an answer whose JSON is not what was asked for."""
