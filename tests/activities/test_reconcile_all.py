@@ -273,3 +273,20 @@ async def test_sweeps_beside_refunds_that_are_being_submitted_find_nothing_that_
         assert [(await shop.moves(refund_id)).count("succeeded") for refund_id in refunds] == [1] * 10
         last = await books.carried(await books.begun())
         assert figures(last) == (10, 0, 0, 0)
+
+
+async def test_a_run_waits_for_the_one_that_began_before(books: Books) -> None:
+    """Each marks what it has seen: two at once would wipe out each other's marks, and count and read everything again."""
+    await succeeded(books.shop, await books.shop.paid())
+    books.shop.clock.advance(timedelta(minutes=2))
+    first = await books.begun()
+    books.shop.clock.advance(timedelta(seconds=1))
+    second = await books.begun()
+
+    with pytest.raises(ApplicationError, match="another_is_under_way") as waits:
+        await books.carried(second)
+
+    assert waits.value.next_retry_delay == timedelta(seconds=5)
+    assert (await books.store.read(second.id)).compared == 0
+    assert (await books.carried(first)).compared == 1
+    assert (await books.carried(second)).compared == 1
