@@ -4,6 +4,7 @@ The store is believed, the run only carries: every step answers with the refund'
 be reset, terminated and started again, and always resumes from the stored status and absolute deadlines.
 """
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, cast
@@ -55,10 +56,18 @@ class RefundWorkflow:
         try:
             await self._carry()
             self._show()
-        finally:
-            # A caller whose message is being handled gets its answer, never "workflow completed": also when the run ends because it is cancelled.
-            await workflow.wait_condition(workflow.all_handlers_finished)
+        except (Exception, asyncio.CancelledError):
+            await self._answered()
+            raise
+        await self._answered()
         return self._outcome()
+
+    async def _answered(self) -> None:
+        """A caller whose message is being handled gets its answer, never "workflow completed": also when the run ends because it is cancelled.
+
+        Not in a ``finally``: a run that a stopped worker merely throws away (``GeneratorExit``) has nothing to wait in.
+        """
+        await workflow.wait_condition(workflow.all_handlers_finished)
 
     async def _carry(self) -> None:
         workflow.set_current_details(_words(self._situation))  # no event; and reading the payment or the text may take long

@@ -1,15 +1,17 @@
 """What operators see in Temporal, what a run costs in events, cancelling, and the last moment of a run (field report 66)."""
 
 import asyncio
+from collections.abc import Generator
 from datetime import timedelta
 
 import pytest
 from temporalio.client import WorkflowExecutionDescription, WorkflowFailureError
 from temporalio.exceptions import CancelledError
 
-from refunds.messages import Message, Step
+from refunds.messages import Message, RefundInput, Step
 from tests.workflows.memory import Plan
 from tests.workflows.running import Run, Runs, count, eventually, message
+from workflows.refund import RefundWorkflow
 
 
 def attributes(description: WorkflowExecutionDescription) -> dict[str, object]:
@@ -206,3 +208,20 @@ async def _race(runs: Runs) -> tuple[str, str]:
 
 async def _calls(run: Run, step: str) -> int:
     return run.row.calls[step]
+
+
+def test_a_run_that_is_thrown_away_in_its_middle_ends_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a worker leaves one behind that is stopped hard: collected outside of any workflow, it may neither wait nor do anything else there."""
+
+    class Never:
+        def __await__(self) -> Generator[None]:
+            yield
+
+    async def carry(_: RefundWorkflow) -> None:
+        await Never()
+
+    monkeypatch.setattr(RefundWorkflow, "_carry", carry)
+    request = RefundInput("rf_01m8kwhm2paw1vv6wkbf2pdd9j")
+    run = RefundWorkflow(request).run(request)
+    run.send(None)
+    run.close()
