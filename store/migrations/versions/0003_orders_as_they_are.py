@@ -1,0 +1,14 @@
+"""Orders as they really are: groups of refunds and manual tenders, the legs of a marketplace, exchange rates and settlement figures"""
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    pass
+
+
+def downgrade() -> None:
+    pass
