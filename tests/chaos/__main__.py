@@ -41,6 +41,7 @@ class Given(argparse.Namespace):
     faults: int
     seed: int
     lanes: int
+    minutes: float | None
     keep: bool
     out: Path
 
@@ -55,6 +56,9 @@ def _given(arguments: Sequence[str]) -> Given:
     )
     parser.add_argument("--seed", type=int, default=None, help="the seed of the plan (default a new one, which is printed)")
     parser.add_argument("--lanes", type=int, default=12, help="errands at once (default 12)")
+    parser.add_argument(
+        "--minutes", type=float, default=None, help="ask for nothing more after so many minutes, and check what was done till then"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the stack's files")
     parser.add_argument("--out", type=Path, default=ROOT / ".local" / "chaos.json", help="where the figures go")
     given = parser.parse_args(arguments, namespace=Given())
@@ -78,6 +82,7 @@ def main(arguments: Sequence[str]) -> int:
     console = Console(highlight=False, soft_wrap=True)
     plan = Plan(given.seed, given.refunds, given.faults)
     console.print(f"seed {plan.seed}: {plan.refunds} refunds, {plan.faults} faults", markup=False)
+    bounds = Bounds(lanes=given.lanes, load_within_s=None if given.minutes is None else given.minutes * 60, keep=given.keep)
     clock, began = SystemClock(), SystemClock().now()
 
     def say(text: str) -> None:
@@ -85,7 +90,7 @@ def main(arguments: Sequence[str]) -> int:
 
     try:
         with interruptible():
-            result = asyncio.run(run(plan, Bounds(lanes=given.lanes, keep=given.keep), _Progress(console), say))
+            result = asyncio.run(run(plan, bounds, _Progress(console), say))
     except KeyboardInterrupt:
         console.print("Stopped.")
         return 130

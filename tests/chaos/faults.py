@@ -64,6 +64,8 @@ class Faults:
         self.people = people
         self.book = book
         self.done = Done()
+        self.cut_short = False
+        """Somebody has no more time: what was not begun is left out, and what was done is checked."""
         self._say = say
         self._run = run
         self._parts: dict[str, asyncio.Lock] = {}
@@ -76,8 +78,10 @@ class Faults:
         async with asyncio.TaskGroup() as lasting:
             for fault in faults:
                 self._place = fault.at
-                while self.book.begun < fault.at and not over.is_set():
+                while self.book.begun < fault.at and not over.is_set() and not self.cut_short:
                     await _pause()
+                if self.cut_short:
+                    break
                 self.done.last = str(fault)
                 self.done.kinds[fault.kind] += 1
                 task = lasting.create_task(self._one(fault))
@@ -87,7 +91,7 @@ class Faults:
 
     def let_in(self) -> bool:
         """Whether the next errand may begin: the load does not run away from the faults, or the last ones would meet nothing."""
-        return self._place is None or self.book.begun <= self._place + AHEAD
+        return self.cut_short or self._place is None or self.book.begun <= self._place + AHEAD
 
     async def _one(self, fault: Fault) -> None:
         try:

@@ -24,6 +24,8 @@ def figures(result: Result) -> dict[str, Any]:
         "seed": result.plan.seed,
         "refunds": result.plan.refunds,
         "faults": result.plan.faults,
+        "refunds_asked_for": result.book.begun,
+        "faults_carried_out": result.done.kinds.total(),
         "accepted": len(result.book.accepted),
         "payments": len(result.book.payments),
         "seconds": result.seconds,
@@ -70,9 +72,13 @@ def show(console: Console, found: dict[str, Any], again: str) -> None:
         console.print(f"{title:<22} {text or 'none'}", markup=False)
 
     line("seed", found["seed"])
-    line("refunds", f"{found['refunds']} asked for, {found['accepted']} accepted, {found['payments']} payments")
+    line(
+        "refunds",
+        f"{found['refunds_asked_for']} of {found['refunds']} asked for, {found['accepted']} accepted, {found['payments']} payments",
+    )
     line("ended as", found["endings"])
-    line("faults", found["faults_by_kind"])
+    line("faults", f"{found['faults_carried_out']} of {found['faults']}")
+    line("  by kind", found["faults_by_kind"])
     line("  that met nothing", found["faults_that_met_nothing"])
     line("repeated by clients", found["calls_repeated_by_clients"])
     line("reconciliation", found["reconciliation"] | {"found by it only": found["found_by_reconciliation_only"]})

@@ -30,6 +30,8 @@ class Bounds:
     """How much at once, and how long for."""
 
     lanes: int = 12
+    load_within_s: float | None = None
+    """After so long nothing more is asked for, and no more goes wrong; ``None`` means until the plan is done."""
     settle_within_s: float = 240
     agree_within_s: float = 30
     keep: bool = False
@@ -77,17 +79,26 @@ async def _storm(
     over, errands = asyncio.Event(), plan.errands()
     async with _timed(result, "load"), _telling(plan, book, faults.done, say), asyncio.TaskGroup() as group:
         troubles = group.create_task(faults.carry_out(plan.troubles(), over))
+        cutting = group.create_task(_cut_short(faults, bounds.load_within_s, say))
         lanes = [group.create_task(_lane(errands, faults, people, book, f"c{plan.seed}")) for _ in range(bounds.lanes)]
         await asyncio.gather(*lanes)
+        cutting.cancel()
         over.set()
         await troubles
 
 
 async def _lane(errands: Iterator[Errand], faults: Faults, people: People, book: Book, run_name: str) -> None:
-    for errand in errands:
+    while not faults.cut_short and (errand := next(errands, None)) is not None:
         while not faults.let_in():
             await _pause()
         await carry_out(errand, people, book, run_name)
+
+
+async def _cut_short(faults: Faults, after_s: float | None, say: Callable[[str], None]) -> None:
+    if after_s is not None:
+        await asyncio.sleep(after_s)
+        say(f"{after_s:.0f} s are over: nothing more is asked for")
+        faults.cut_short = True
 
 
 async def _end(stand: Stand, people: People, faults: Faults, bounds: Bounds, result: Result, say: Callable[[str], None]) -> None:
