@@ -41,6 +41,14 @@ class Code(StrEnum):
     # what is named
     ORDER_NOT_FOUND = "ORDER_NOT_FOUND"
     PAYMENT_NOT_FOUND = "PAYMENT_NOT_FOUND"
+    PAYMENT_NAMED_OTHERWISE = "PAYMENT_NAMED_OTHERWISE"
+    PAYMENT_IS_REFUND = "PAYMENT_IS_REFUND"
+    PAYMENT_IS_CHECKOUT_SESSION = "PAYMENT_IS_CHECKOUT_SESSION"
+    PAYMENT_IS_INVOICE = "PAYMENT_IS_INVOICE"
+    PAYMENT_IS_SETUP_INTENT = "PAYMENT_IS_SETUP_INTENT"
+    PAYMENT_IS_DISPUTE = "PAYMENT_IS_DISPUTE"
+    PAYMENT_IS_BALANCE_TRANSACTION = "PAYMENT_IS_BALANCE_TRANSACTION"
+    PAYMENT_IS_OTHER_OBJECT = "PAYMENT_IS_OTHER_OBJECT"
     AMBIGUOUS_PAYMENT = "AMBIGUOUS_PAYMENT"
     REFUND_NOT_FOUND = "REFUND_NOT_FOUND"
     LINES_AND_FULL = "LINES_AND_FULL"
@@ -87,7 +95,11 @@ class Code(StrEnum):
     ALREADY_RETURNED = "ALREADY_RETURNED"
     PAYMENT_DISPUTED = "PAYMENT_DISPUTED"
     PAYMENT_NOT_CAPTURED = "PAYMENT_NOT_CAPTURED"
+    PAYMENT_PROCESSING = "PAYMENT_PROCESSING"
+    PAYMENT_CANCELED = "PAYMENT_CANCELED"
+    PAYMENT_INCOMPLETE = "PAYMENT_INCOMPLETE"
     PAYMENT_MISSING = "PAYMENT_MISSING"
+    PAYMENT_OTHER_MODE = "PAYMENT_OTHER_MODE"
     REVIEWER_DENIED = "REVIEWER_DENIED"
     CONSENT_DECLINED = "CONSENT_DECLINED"
     # held
@@ -105,6 +117,7 @@ class Code(StrEnum):
     HALTED_BY_OPERATOR = "HALTED_BY_OPERATOR"
     # failed and parked
     PROCESSOR_REFUSED = "PROCESSOR_REFUSED"
+    PAYMENT_TOO_OLD = "PAYMENT_TOO_OLD"
     PROCESSOR_FAILED = "PROCESSOR_FAILED"
     OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
     RESPONSE_MISMATCH = "RESPONSE_MISMATCH"
@@ -113,6 +126,12 @@ class Code(StrEnum):
     STATUS_UNKNOWN = "STATUS_UNKNOWN"
     PENDING_TOO_LONG = "PENDING_TOO_LONG"
     SETTLED_NOT_REFUNDED = "SETTLED_NOT_REFUNDED"
+    # why a payment that was pulled made no order
+    NO_ORDER_ID = "NO_ORDER_ID"
+    NO_CUSTOMER_ID = "NO_CUSTOMER_ID"
+    CUSTOMERS_DIFFER = "CUSTOMERS_DIFFER"
+    CURRENCIES_DIFFER = "CURRENCIES_DIFFER"
+    PAYMENT_UNREADABLE = "PAYMENT_UNREADABLE"
     # parts that are down
     STORE_UNAVAILABLE = "STORE_UNAVAILABLE"
     ORCHESTRATOR_UNAVAILABLE = "ORCHESTRATOR_UNAVAILABLE"
@@ -174,6 +193,40 @@ CATALOGUE: dict[Code, Meaning] = {
     _C.AMOUNT_UNREADABLE: Meaning(422, "The text is not an amount as that locale writes it.", "Write it like the example."),
     _C.ORDER_NOT_FOUND: Meaning(404, "This customer has no such order.", "Check order_id and customer_id; send the order first."),
     _C.PAYMENT_NOT_FOUND: Meaning(404, "The order has no such payment.", "Check payment_id against the order."),
+    _C.PAYMENT_NAMED_OTHERWISE: Meaning(
+        404,
+        "The order records its payments by another kind of id: a charge where a PaymentIntent was named, or the other way round.",
+        "Send payment_id as it stands on the order.",
+    ),
+    _C.PAYMENT_IS_REFUND: Meaning(
+        422,
+        "The id is a refund's, not a payment's.",
+        "Send the PaymentIntent (pi_...) or charge (ch_...) that was refunded in the named field.",
+    ),
+    _C.PAYMENT_IS_CHECKOUT_SESSION: Meaning(
+        422, "The id is a Checkout Session's, not a payment's.", "Send the session's payment_intent (pi_...) in the named field."
+    ),
+    _C.PAYMENT_IS_INVOICE: Meaning(
+        422, "The id is an invoice's, not a payment's.", "Send the PaymentIntent (pi_...) that paid the invoice in the named field."
+    ),
+    _C.PAYMENT_IS_SETUP_INTENT: Meaning(
+        422,
+        "The id is a SetupIntent's: it prepares payments and takes no money.",
+        "Send the PaymentIntent (pi_...) that took the money in the named field.",
+    ),
+    _C.PAYMENT_IS_DISPUTE: Meaning(
+        422, "The id is a dispute's, not a payment's.", "Send the dispute's payment_intent or charge in the named field."
+    ),
+    _C.PAYMENT_IS_BALANCE_TRANSACTION: Meaning(
+        422,
+        "The id is a balance transaction's, not a payment's.",
+        "Send its source, when that is a charge (ch_..., py_...), in the named field.",
+    ),
+    _C.PAYMENT_IS_OTHER_OBJECT: Meaning(
+        422,
+        "The id is that of something else at the processor, not a payment's.",
+        "Send the PaymentIntent (pi_...) or charge (ch_..., py_...) in the named field.",
+    ),
     _C.AMBIGUOUS_PAYMENT: Meaning(
         409,
         "The order has several payments and none was named.",
@@ -259,7 +312,25 @@ CATALOGUE: dict[Code, Meaning] = {
     _C.PAYMENT_NOT_CAPTURED: Meaning(
         0, "No money was taken that could be returned.", "Wait until the payment has succeeded, or cancel it."
     ),
-    _C.PAYMENT_MISSING: Meaning(0, "The processor does not know this payment.", "Check the payment's id and mode on the order."),
+    _C.PAYMENT_PROCESSING: Meaning(
+        0, "The payment is still being processed: no money has arrived yet.", "Wait until it has succeeded, then ask again."
+    ),
+    _C.PAYMENT_CANCELED: Meaning(0, "The payment was cancelled before any money was taken.", "Nothing is due."),
+    _C.PAYMENT_INCOMPLETE: Meaning(
+        0,
+        "The payment failed or was never completed: no money was taken.",
+        "Check payment_id: another payment of the order may have been taken.",
+    ),
+    _C.PAYMENT_MISSING: Meaning(
+        0,
+        "The processor does not know this payment: its id is wrong, or it is another account's, which look alike.",
+        "Check payments.id on the order, and the account it was taken with.",
+    ),
+    _C.PAYMENT_OTHER_MODE: Meaning(
+        0,
+        "The payment is of the processor's other mode: a test payment in a live installation, or the other way round.",
+        "Send the order's payments.id of this installation's mode.",
+    ),
     _C.REVIEWER_DENIED: Meaning(0, "A reviewer denied it.", "See the decision and its note."),
     _C.CONSENT_DECLINED: Meaning(0, "The customer declined these terms.", "Ask for a new refund if other terms are wanted."),
     _C.EMERGENCY_STOP: Meaning(0, "An operator has stopped all refunds.", "It goes on when an operator resumes."),
@@ -296,6 +367,11 @@ CATALOGUE: dict[Code, Meaning] = {
         "The processor definitely refused; no money moved.",
         "See the processor's code; a new refund needs a new decision.",
     ),
+    _C.PAYMENT_TOO_OLD: Meaning(
+        0,
+        "The processor does not refund a payment that old any more; no money moved.",
+        "Arrange another way with the customer; nothing is sent again by itself.",
+    ),
     _C.PROCESSOR_FAILED: Meaning(
         0,
         "The processor accepted the refund and later failed it; the money came back.",
@@ -312,6 +388,25 @@ CATALOGUE: dict[Code, Meaning] = {
     _C.STATUS_UNKNOWN: Meaning(0, "The processor reports a status this version does not know.", "Look in the dashboard, then settle."),
     _C.PENDING_TOO_LONG: Meaning(0, "The processor has not finished within 45 days.", "Ask the processor, then settle."),
     _C.SETTLED_NOT_REFUNDED: Meaning(0, "Two persons found that no money had moved.", "Ask for a new refund if it is still due."),
+    _C.NO_ORDER_ID: Meaning(0, "The payment's metadata names no order.", "Send the order yourself, or set the metadata and pull again."),
+    _C.NO_CUSTOMER_ID: Meaning(
+        0,
+        "The payment's metadata names an order and no customer, so nobody can say whose it is.",
+        "Send the order yourself, or set the metadata and pull again.",
+    ),
+    _C.CUSTOMERS_DIFFER: Meaning(
+        0,
+        "Payments of one order name different customers, or another one than the order's.",
+        "Correct the metadata, or send the order yourself.",
+    ),
+    _C.CURRENCIES_DIFFER: Meaning(
+        0,
+        "The payment is in another currency than the order or its other payments.",
+        "Send the order yourself; it says which currency is its own.",
+    ),
+    _C.PAYMENT_UNREADABLE: Meaning(
+        0, "The processor's answer for this payment cannot be read.", "Look it up there, and send the order yourself."
+    ),
     _C.STORE_UNAVAILABLE: Meaning(
         503,
         "The database cannot be reached; nothing was stored.",

@@ -24,6 +24,7 @@ class Prefix(StrEnum):
     RECONCILIATION = "rec"
     DISCREPANCY = "dis"
     HALT = "halt"
+    PULL = "pull"
 
 
 def new_id(prefix: Prefix) -> str:
@@ -52,6 +53,11 @@ def is_id(value: object, *prefixes: Prefix) -> bool:
 def reconciliation_workflow_id(run_id: str) -> str:
     """The Temporal workflow id of a reconciliation that somebody asked for; a scheduled one has the schedule's."""
     return f"reconciliation-{run_id}"
+
+
+def pull_workflow_id(pull_id: str) -> str:
+    """The Temporal workflow id of a pull of orders."""
+    return f"orders-{pull_id}"
 
 
 def workflow_id(refund_id: str) -> str:

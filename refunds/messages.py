@@ -17,6 +17,9 @@ RECONCILIATION_WORKFLOW = "ReconciliationWorkflow"
 WATCH_WORKFLOW = "PaymentWatchWorkflow"
 """Observes one payment as long as anything hints that there is something to see. Input: ``StepInput`` with the payment's surrogate as ``message``."""
 
+PULL_WORKFLOW = "OrdersPullWorkflow"
+"""Makes the merchant's orders of the processor's payments. Input: :class:`PullInput`."""
+
 LOOK = "look"
 """The signal of a watch: a hint without content."""
 
@@ -50,6 +53,8 @@ class Step:
     RECONCILE_BEGIN = "begin_reconciliation"
     RECONCILE_PAGES = "reconcile_pages"
     RECONCILE_CANCEL = "cancel_reconciliation"
+    PULL = "pull_orders"
+    PULL_CANCEL = "cancel_orders_pull"
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,25 @@ class ReconciliationProgress:
     pages: int = 0
     compared: int = 0
     differences: int = 0
+    over: bool = False
+
+
+@dataclass(frozen=True)
+class PullInput:
+    """A stored pull of orders. Everything else about it, the merchant's ids among it, stays in the store."""
+
+    pull: str
+
+
+@dataclass(frozen=True)
+class PullProgress:
+    """How far a pull has come, in counts. ``over``: nothing is left to do."""
+
+    pull: str
+    phase: str
+    pages: int = 0
+    payments: int = 0
+    judged: int = 0
     over: bool = False
 
 

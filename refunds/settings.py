@@ -106,13 +106,17 @@ class Settings(BaseSettings):
     sweep_every_s: Seconds = 5
     sweep_grace_s: Seconds = 5
 
-    # Reconciliation with the processor: what a run that begins every so often reaches back over. The deep one is how a failure after 45 days is seen.
+    # Reconciliation with the processor: what a run that begins every so often reaches back over. The deep one is how a failure within 45 days of success is seen.
     reconcile_every_s: Seconds = 3600
     reconcile_window_s: Seconds = 2 * 86_400
     reconcile_deep_every_s: Seconds = 86_400
     reconcile_deep_window_s: Seconds = 46 * 86_400
     reconcile_grace_s: Seconds = 60
     witness_every_s: Seconds = 30
+
+    # The merchant's orders as a pull reads them: the names under which the metadata of Stripe's PaymentIntents keeps them.
+    orders_pull_order_field: str = Field(default="order_id", min_length=1, max_length=40)
+    orders_pull_customer_field: str = Field(default="customer_id", min_length=1, max_length=40)
 
     # Tests and demonstrations only; live mode refuses it.
     clock_shift_s: float = 0

@@ -36,6 +36,8 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "events": (READ, ADD, CHANGE),
         "reconciliations": (READ, ADD),
         "discrepancies": (READ, "UPDATE (state, owner_id, note, closed_at, closed_by)"),
+        "order_pulls": (READ, ADD),
+        "pulled_payments": (READ,),
         "controls": (READ, CHANGE),
         "halts": (READ, ADD, "UPDATE (lifted_at, lifted_by, lifted_reason)"),
         "policy_versions": (READ, ADD),
@@ -74,7 +76,13 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "outbox": (ADD,),
     },
     PAYMENTS: {
-        "payments": (READ, "UPDATE (amount)"),
+        # A pull makes orders of payments. Whoever holds the processor's key could return their money anyway.
+        "customers": (READ, ADD),
+        "orders": (READ, ADD, CHANGE),
+        "order_versions": (ADD,),
+        "payments": (READ, ADD, "UPDATE (amount)"),
+        "order_pulls": (READ, ADD, CHANGE),
+        "pulled_payments": (READ, ADD, CHANGE),
         "payment_snapshots": (READ, ADD, CHANGE),
         "refunds": (READ, CHANGE),
         "revisions": (READ,),

@@ -339,6 +339,7 @@ processor_refunds = Table(
     _at("updated_at"),
     _text("compared_in", nullable=True),  # the last reconciliation that saw it in the processor's list
     Index("ix_processor_refunds_first_seen", "first_seen_at", "id"),
+    Index("ix_processor_refunds_changed", "updated_at", "id"),
 )
 
 processor_binding = Table(
@@ -425,6 +426,46 @@ discrepancies = Table(
         postgresql_where=text("state <> 'closed'"),
     ),
     Index("ix_discrepancies_list", "first_seen_at", "id"),
+)
+
+order_pulls = Table(
+    "order_pulls",
+    metadata,
+    _text("id", primary_key=True),
+    _text("processor"),
+    _at("since"),
+    _at("until"),
+    Column("dry_run", Boolean, nullable=False),
+    _text("order_field"),  # the names in the processor's metadata
+    _text("customer_field"),
+    _text("started_by"),
+    _at("started_at"),
+    _text("phase"),  # reading (the processor's list), making (orders of what was read), done, canceled
+    _text("cursor", nullable=True),
+    Column("pages", Integer, nullable=False, server_default=text("0")),
+    Column("payments", Integer, nullable=False, server_default=text("0")),
+    Column("judged", Integer, nullable=False, server_default=text("0")),
+    _at("progressed_at"),
+    _at("finished_at", nullable=True),
+    _text("last_error", nullable=True),
+)
+
+pulled_payments = Table(
+    "pulled_payments",
+    metadata,
+    _text("pull_id", ForeignKey("order_pulls.id"), primary_key=True),
+    _text("processor_payment", primary_key=True),
+    _text("order_ref", nullable=True),
+    _text("customer_ref", nullable=True),  # forgotten again once it is judged
+    _text("currency", nullable=True),
+    Column("captured", BigInteger, nullable=False),
+    _text("raw_status"),
+    _at("created_at", nullable=True),
+    _text("outcome", nullable=True),  # until it is judged there is none
+    _text("code", nullable=True),
+    _text("detail", nullable=True),
+    Column("version", Integer, nullable=True),  # of the order, with this payment on it
+    Index("ix_pulled_payments_waiting", "pull_id", "order_ref", postgresql_where=text("outcome IS NULL")),
 )
 
 # --- governing ---------------------------------------------------------------------------------------------------------------------------
