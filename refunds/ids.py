@@ -20,6 +20,7 @@ class Prefix(StrEnum):
     INSTRUCTION = "ins"
     OPERATION = "op"
     ATTEMPT = "att"
+    LEG = "leg"
     TICKET = "tk"
     RECONCILIATION = "rec"
     DISCREPANCY = "dis"

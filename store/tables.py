@@ -131,6 +131,7 @@ payments = Table(
     _text("processor_payment"),
     _text("currency"),
     Column("amount", BigInteger, nullable=False),
+    _text("tender", nullable=True),  # of a manual payment: what a person gives back
     UniqueConstraint("processor", "processor_payment"),
 )
 
@@ -144,10 +145,35 @@ payment_snapshots = Table(
 
 # --- refunds -----------------------------------------------------------------------------------------------------------------------------
 
+refund_groups = Table(
+    "refund_groups",
+    metadata,
+    # An order-wide refund: what was asked for, and how it was allocated. How it stands is what its refunds say.
+    _text("id", primary_key=True),
+    _text("integration"),
+    _text("idempotency_key"),
+    _text("body_hash"),
+    _text("requester_id", ForeignKey("principals.id")),
+    _text("requested_by", nullable=True),
+    _text("customer_id", ForeignKey("customers.id")),
+    _text("order_id", ForeignKey("orders.id"), index=True),
+    Column("order_version", Integer, nullable=False),
+    Column("amount", BigInteger, nullable=True),
+    _text("currency", nullable=True),
+    Column("full", Boolean, nullable=False),
+    Column("details", JSONB, nullable=False),
+    Column("allocation", JSONB, nullable=False),
+    Column("breakdown", JSONB, nullable=True),  # of a group by lines; without the lines' ids, which stand in the details
+    _at("created_at"),
+    UniqueConstraint("integration", "idempotency_key"),
+    Index("ix_refund_groups_list", "created_at", "id"),
+)
+
 refunds = Table(
     "refunds",
     metadata,
     _text("id", primary_key=True),
+    _text("group_id", ForeignKey("refund_groups.id"), nullable=True),
     Column("version", Integer, nullable=False),
     _text("status"),
     _at("created_at"),
@@ -168,6 +194,8 @@ refunds = Table(
     Column("full", Boolean, nullable=False),
     _text("reason", nullable=True),
     Column("reason_by_fraud_role", Boolean, nullable=False, server_default=text("false")),
+    Column("reverse_transfer", Boolean, nullable=False, server_default=text("false")),
+    Column("refund_application_fee", Boolean, nullable=False, server_default=text("false")),
     _text("channel", nullable=True),
     Column("details", JSONB, nullable=False),
     Column("sources", JSONB, nullable=False),
@@ -188,6 +216,8 @@ refunds = Table(
     _text("pending_revision", nullable=True),
     _text("code", nullable=True),
     _text("detail", nullable=True),
+    _at("legs_at", nullable=True),  # when its open legs are due next; a refund with open legs has no final_at
+    _text("legs_detail", nullable=True),
     # the run
     _at("run_seen_at", nullable=True),
     _at("run_checked_at", nullable=True),
@@ -195,6 +225,7 @@ refunds = Table(
     Index("ix_refunds_payment", "payment_id", "status"),
     Index("ix_refunds_customer", "customer_id", "created_at"),
     Index("ix_refunds_order", "order_id"),
+    Index("ix_refunds_group", "group_id", postgresql_where=text("group_id IS NOT NULL")),
     Index("ix_refunds_open", "run_checked_at", postgresql_where=text("final_at IS NULL")),
     Index("ix_refunds_list", "created_at", "id"),
 )
@@ -320,6 +351,48 @@ attempts = Table(
     _text("detail", nullable=True),
     UniqueConstraint("operation_id", "number"),
     Index("ix_attempts_open", "send_by", postgresql_where=text("outcome IS NULL")),
+)
+
+legs = Table(
+    "legs",
+    metadata,
+    _text("id", primary_key=True),
+    _text("refund_id", ForeignKey("refunds.id"), index=True),
+    _text("operation_id", ForeignKey("operations.id")),
+    Column("number", Integer, nullable=False),
+    _text("kind"),  # reverse_transfer or refund_fee
+    _text("target", index=True),
+    _text("account"),
+    Column("amount", BigInteger, nullable=False),
+    _text("currency"),
+    Column("request", JSONB, nullable=False),
+    _text("idempotency_key", unique=True),
+    _text("state"),  # waiting, done, parked, not_done or void
+    _at("state_since"),
+    _at("due_at", nullable=True),  # when it is tried, looked at or reminded of next
+    _text("code", nullable=True),
+    _text("detail", nullable=True),
+    Column("looks", Integer, nullable=False, server_default=text("0")),  # how often it was looked for in vain
+    _text("receipt_id", nullable=True, unique=True),  # the processor's reversal, or its refund of a fee
+    _at("created_at"),
+    UniqueConstraint("operation_id", "kind", "target"),
+)
+
+leg_attempts = Table(
+    "leg_attempts",
+    metadata,
+    _text("id", primary_key=True),
+    _text("leg_id", ForeignKey("legs.id")),
+    Column("number", Integer, nullable=False),
+    _text("worker"),
+    _at("opened_at"),
+    _at("send_by"),
+    _at("answered_at", nullable=True),
+    _text("outcome", nullable=True),  # as in attempts
+    _text("reason", nullable=True),
+    _text("detail", nullable=True),
+    UniqueConstraint("leg_id", "number"),
+    Index("ix_leg_attempts_open", "send_by", postgresql_where=text("outcome IS NULL")),
 )
 
 processor_refunds = Table(
