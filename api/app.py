@@ -7,7 +7,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from api import contract, problems
+from api import contract, manual, problems
 from api.limits import Limits
 from api.metrics import Metrics
 from api.middleware import Observed
@@ -63,6 +63,9 @@ def create_app(settings: Settings, database: Database, temporal: Connect = from_
         description=_DESCRIPTION,
         lifespan=life,
         redirect_slashes=False,
+        # The framework's own pages fetch their scripts from another host.
+        docs_url=None,
+        redoc_url=None,
         # Its spans and logs would carry whole addresses, and with their queries the merchant's ids of customers.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
@@ -71,4 +74,5 @@ def create_app(settings: Settings, database: Database, temporal: Connect = from_
     for router in ROUTERS:
         app.include_router(router)
     contract.describe(app)
+    manual.install(app)
     return app
