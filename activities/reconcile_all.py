@@ -125,7 +125,7 @@ class ReconcileAll:
         charges = {row["id"]: row["processor_payment"] for row in rows if row["processor_payment"].startswith(("ch_", "py_"))}
         return Page(
             [seen for _, seen in read if seen is not None],
-            Place(rows[-1]["id"], rows[-1]["first_seen_at"]),
+            Place(rows[-1]["id"], rows[-1]["moment"]),
             charges,
             [row for row, seen in read if seen is None],
             last=len(rows) < _OURS_A_PAGE,

@@ -31,6 +31,9 @@ from store.tables import discrepancies, reconciliations
 CLOCKS_APART = timedelta(minutes=5)
 """How far the processor's clock may be from ours: its list is read this much beyond both ends of the window."""
 
+FULL = timedelta(days=45)
+"""A run that reaches back so far is full: it also reads what is older and has changed since, so that whatever succeeded within it is seen failing late."""
+
 
 class Phase(StrEnum):
     """Which way a run compares just now; ``canceled``: an operator ended it before it was done."""
@@ -113,19 +116,25 @@ class Page:
 
 
 _HERE = Query(select(reconciliations).where(reconciliations.c.id == bindparam("run")).with_for_update())
-_UNSEEN = Query(
-    text(
-        """
-    SELECT p.id, p.payment_id, p.operation_id, p.amount, p.currency, p.raw_state, p.first_seen_at, o.refund_id, y.processor_payment
+
+
+def _unseen(moment: str) -> Query:
+    return Query(
+        text(
+            f"""
+    SELECT p.id, p.payment_id, p.operation_id, p.amount, p.currency, p.raw_state, p.{moment} AS moment, o.refund_id, y.processor_payment
       FROM processor_refunds p
       JOIN payments y ON y.id = p.payment_id
       LEFT JOIN operations o ON o.id = p.operation_id
-     WHERE p.processor = :processor AND p.first_seen_at >= :since AND p.first_seen_at < :until AND p.compared_in IS DISTINCT FROM :run
-       AND (p.first_seen_at, p.id) > (coalesce(CAST(:reached AS timestamptz), '-infinity'), coalesce(CAST(:after AS text), ''))
-     ORDER BY p.first_seen_at, p.id LIMIT :limit
+     WHERE p.processor = :processor AND p.{moment} >= :since AND p.{moment} < :until AND p.compared_in IS DISTINCT FROM :run
+       AND (p.{moment}, p.id) > (coalesce(CAST(:reached AS timestamptz), '-infinity'), coalesce(CAST(:after AS text), ''))
+     ORDER BY p.{moment}, p.id LIMIT :limit
     """
-    ).bindparams(bindparam("run", type_=Text))
-)
+        ).bindparams(bindparam("run", type_=Text))
+    )
+
+
+_UNSEEN_FIRST, _UNSEEN_CHANGED = _unseen("first_seen_at"), _unseen("updated_at")
 
 
 async def begin(
@@ -183,10 +192,16 @@ class Reconciling:
             return await read(connection, run_id)
 
     async def unseen(self, run: Run, *, limit: int) -> list[Row]:
-        """Recorded refunds of the window that the list did not show, from where the run stands. Those the run first saw itself are not among them."""
+        """Recorded refunds of the window that the list did not show, from where the run stands. Those the run first saw itself are not among them.
+
+        A refund is of the window when it was first seen in it; for a full run when it last changed in it. The processor lists by when a refund was made, and
+        one that was pending or parked for weeks has only just begun the days in which it may still fail. Short runs leave those to the full ones, because each
+        is a call.
+        """
+        full = run.until - run.since >= FULL
         async with self.database.begin() as connection:
             return list(
-                await _UNSEEN.all(
+                await (_UNSEEN_CHANGED if full else _UNSEEN_FIRST).all(
                     connection,
                     run=run.id,
                     processor=run.processor,

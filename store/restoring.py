@@ -13,7 +13,7 @@ from refunds.ids import Prefix, new_id
 from refunds.logs import logger
 from store import controls, halts, reconciling
 from store.db import Database
-from store.reconciling import Phase, Run
+from store.reconciling import FULL, Phase, Run
 from store.sql import Row
 from store.tables import ledger, processor_binding, reconciliations
 
@@ -22,10 +22,10 @@ log = logger(__name__)
 FORGETFUL = frozenset({Code.DATABASE_RESTORED.value, Code.DATABASE_FORGOT.value})
 """Halts that only a full reconciliation makes good."""
 
-FULL = timedelta(days=45)
-"""A run that reaches back so far, or to the day the database was bound to its account, is full: an older backup is no backup."""
+REACH = FULL + timedelta(days=1)
+"""What an owed reconciliation reaches back over. One that reaches over ``FULL``, or to the day the database was bound to its account, is enough: an older
+backup is no backup."""
 
-REACH = timedelta(days=46)
 OWED = "system: the database may have forgotten something"
 
 _CLUSTER = text(

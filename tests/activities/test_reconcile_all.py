@@ -127,6 +127,27 @@ async def test_field_17_a_failure_after_success_is_seen_without_its_event(books:
     assert figures(await books.reconciled(days=46)) == (1, 0, 0, 0)
 
 
+async def test_field_17_what_was_parked_for_months_is_read_for_45_days_after_it_was_settled(books: Books) -> None:
+    """Pending until it was parked, finished there after months, settled by a person, and failed 40 days later without an event."""
+    shop = books.shop
+    intent = await shop.paid(refund_outcome={"initial": "pending"})
+    refund_id = await shop.approved(intent)
+    assert (await shop.submitted(refund_id)).status == "pending"
+    shop.clock.advance(timedelta(days=46))
+    assert (await shop.reconciled(refund_id)).status == "parked"
+    shop.clock.advance(timedelta(days=90))
+    made = await theirs(shop, intent)
+    await shop.control("POST", f"/refunds/{made}", {"status": "succeeded"})
+    assert (await shop.settled(refund_id, await shop.says(refund_id, "sam", "refunded", made))).status == "succeeded"
+    shop.clock.advance(timedelta(days=40))
+    await shop.control("POST", f"/refunds/{made}", {"status": "failed", "failure_reason": "expired_or_canceled_card"})
+
+    run = await books.reconciled(days=46)
+
+    assert (figures(run), await books.found()) == ((1, 0, 1, 0), [])
+    assert await shop.ended(refund_id) == ("failed", "PROCESSOR_FAILED")
+
+
 async def test_field_8_a_pending_refund_ends_as_the_processor_says_and_only_so(books: Books) -> None:
     shop = books.shop
     ends: dict[str, tuple[str, str | None]] = {}

@@ -75,7 +75,8 @@ def record_by(execute: Callable[..., object], count: int, requester: str, newest
     execute(
         "INSERT INTO processor_refunds (id, processor, payment_id, operation_id, amount, currency, state, raw_state, created_at, first_seen_at, updated_at)"
         " SELECT 're_' || n, 'stripe', 'pay_' || n, 'op_' || lpad(n::text, 26, '0'), 3000, 'USD', 'succeeded', 'succeeded', %s - n * interval '1 s',"
-        f" %s - n * interval '1 s', now() {numbers}",
+        f" %s - n * interval '1 s', %s - n * interval '1 s' {numbers}",
+        newest,
         newest,
         newest,
         count,

@@ -25,9 +25,9 @@ WEEK = timedelta(days=7)
 def sweep(world: World, books: Books, watched: Watched | None = None, *, pages_a_step: int = 1_000_000) -> ReconcileAll:
     return ReconcileAll(
         Reconciling(world.payments, world.settings, "stripe"),
-        books,
+        books,  # pyright: ignore[reportArgumentType]
         watched or Watched(),
-        pages_a_step=pages_a_step,  # pyright: ignore[reportArgumentType]
+        pages_a_step=pages_a_step,
     )
 
 
@@ -196,6 +196,26 @@ async def test_an_old_refund_that_was_adopted_lately_is_asked_for_by_its_id(worl
     books = Books(3, {1: replace(theirs(1), created_at=START - timedelta(days=30))})
     run = await reconciled(world, books)
     assert (books.retrieved, run.compared, run.differences, found(world)) == (["re_1"], 3, 0, [])
+
+
+@pytest.mark.parametrize(("changed_ago", "window", "asked"), [(40, 46, True), (44, 46, True), (50, 46, False), (1, 2, False)])
+async def test_field_17_the_days_in_which_a_refund_may_fail_count_from_its_success(
+    world: World, changed_ago: int, window: int, asked: bool
+) -> None:
+    """Made 100 days ago and pending, or parked, until lately: the processor's list of the window does not show it, and a full run asks for it."""
+    record(world, 3)
+    world.execute(
+        "UPDATE processor_refunds SET created_at = created_at - interval '100 days', first_seen_at = first_seen_at - interval '100 days',"
+        " updated_at = updated_at - %s * interval '1 day' WHERE id = 're_1'",
+        changed_ago,
+    )
+    old = replace(theirs(1), created_at=START - timedelta(days=100), state=RefundState.FAILED, raw_state="failed")
+    books, watched = Books(3, {1: old}), Watched()
+    await begun(world, window=timedelta(days=window))
+
+    assert (await carried(sweep(world, books, watched))).over
+
+    assert (set(books.retrieved), watched.asked) == (({"re_1"}, ["pay_1"]) if asked else (set[str](), []))
 
 
 @pytest.mark.parametrize("reason", ["connection_refused", "key_refused", "rate_limited", "unexpected_shape"])
