@@ -36,6 +36,11 @@ class RequestFacts:
     by_lines: bool = False
     lines_amount: int | None = None
 
+    @property
+    def amount_is_known(self) -> bool:
+        """Whether somebody could tell how much is asked for. Where nobody could, ``amount`` is zero, which is then no amount."""
+        return self.amount != 0 or self.full or self.lines_amount is not None
+
 
 @dataclass(frozen=True, slots=True)
 class OrderFacts:
@@ -112,6 +117,24 @@ class CustomerFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class BaseFacts:
+    """What the refund counts as where all currencies are counted together: in the policy's base currency ``currency``, ``None`` when it names none.
+
+    ``amount`` is this refund, at the recorded rate ``rate_id`` (``rate`` as decimal text, one of the request's currency in the base currency, holding from
+    ``rate_at``); ``None`` when there is no rate. ``amount_today`` is what was refunded or is reserved today without this one, each at what it was recorded
+    to count as. Currencies of the day of which nobody recorded that are in ``not_counted``; without a base currency, all others than the request's.
+    """
+
+    currency: str | None = None
+    amount: int | None = None
+    amount_today: int | None = None
+    not_counted: tuple[str, ...] = ()
+    rate: str | None = None
+    rate_id: str | None = None
+    rate_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReadingFacts:
     """The classification, reduced to what may make a refund stricter. ``failed`` means that nobody could read the text."""
 
@@ -134,6 +157,7 @@ class Facts:
     customer: CustomerFacts
     reading: ReadingFacts | None = None
     lines: tuple[LineFacts, ...] = ()
+    base: BaseFacts = BaseFacts()
 
     def plain(self) -> dict[str, Any]:
         """The facts as JSON values (times as RFC 3339), for the record and for custom rules."""

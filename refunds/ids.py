@@ -11,6 +11,7 @@ class Prefix(StrEnum):
     """The kinds of thing that have ids of ours."""
 
     REFUND = "rf"
+    GROUP = "rg"
     ORDER = "or"
     PAYMENT = "pay"
     CUSTOMER = "cu"
@@ -25,6 +26,7 @@ class Prefix(StrEnum):
     RECONCILIATION = "rec"
     DISCREPANCY = "dis"
     HALT = "halt"
+    RATE = "rate"
     PULL = "pull"
 
 

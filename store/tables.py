@@ -415,6 +415,23 @@ processor_refunds = Table(
     Index("ix_processor_refunds_changed", "updated_at", "id"),
 )
 
+settlements = Table(
+    "settlements",
+    metadata,
+    # What a refund took from the merchant's balance: a figure of its own beside what the customer receives (field report 36).
+    _text("processor_refund_id", ForeignKey("processor_refunds.id"), primary_key=True),
+    Column("presentment_amount", BigInteger, nullable=False),
+    _text("presentment_currency"),
+    Column("settlement_amount", BigInteger, nullable=False),
+    _text("settlement_currency"),
+    _text("rate", nullable=True),  # as the processor wrote it: settlement for one of presentment, in major units
+    Column("fee", BigInteger, nullable=False),  # what the refund itself cost, in the settlement currency
+    Column("returned", BigInteger, nullable=False),  # what came back when the refund failed later
+    _at("first_read_at"),
+    _at("read_at"),
+    Index("ix_settlements_currencies", "presentment_currency", "settlement_currency"),
+)
+
 processor_binding = Table(
     "processor_binding",
     metadata,
@@ -590,6 +607,21 @@ policy_versions = Table(
     _text("author_id", nullable=True),
     _text("note"),
     _at("created_at"),
+)
+
+exchange_rates = Table(
+    "exchange_rates",
+    metadata,
+    # One currency is worth so much of the base currency, in major units: a decimal as text, never edited.
+    _text("id", primary_key=True),
+    _text("base"),
+    _text("currency"),
+    _text("rate"),
+    _at("effective_at"),
+    _text("source"),
+    _text("recorded_by", ForeignKey("principals.id")),
+    _at("recorded_at"),
+    Index("ix_exchange_rates_newest", "base", "currency", "effective_at", "id"),
 )
 
 ledger = Table(

@@ -18,9 +18,16 @@ from refunds.reasons import Reason
 
 Check = Callable[[Policy, Facts], Finding]
 
+UNKNOWN = "unknown"
+
 
 def _shown(amount: int, facts: Facts) -> str:
     return format_money(Money(amount, facts.request.currency))
+
+
+def _asked(facts: Facts) -> str:
+    """The amount asked for; where nobody could tell it, nothing that looks like one."""
+    return _shown(facts.request.amount, facts) if facts.request.amount_is_known else UNKNOWN
 
 
 def whole_release(facts: Facts) -> bool:
@@ -41,7 +48,7 @@ def payment_status(policy: Policy, facts: Facts) -> Finding:
     case = Case(
         "payment_status",
         "The payment was captured, or only authorised and the whole of it is released.",
-        f"{status}, {_shown(facts.request.amount, facts)} asked for",
+        f"{status}, {_asked(facts)} asked for",
         "captured; or authorised, as a whole",
     )
     if status is PaymentStatus.CAPTURED or whole_release(facts):
@@ -68,9 +75,11 @@ def refundable(policy: Policy, facts: Facts) -> Finding:
     case = Case(
         "refundable",
         "The amount is above zero and at most what is still refundable.",
-        _shown(amount, facts),
+        _asked(facts),
         f"at most {_shown(remaining, facts)}",
     )
+    if not facts.request.amount_is_known:
+        return case.review()  # it is not denied for that: a person states it first
     if amount <= 0:
         # A full refund of nothing is not a wrong amount: everything went back already.
         return case.deny(Code.ALREADY_REFUNDED if facts.request.full and remaining <= 0 else Code.AMOUNT_NOT_POSITIVE)
@@ -151,7 +160,7 @@ def lines_amount(policy: Policy, facts: Facts) -> Finding:
     request = facts.request
     text, limit = "The amount is what the named lines and shipping come to.", "no lines named"
     if request.lines_amount is None:
-        return Case("lines_amount", text, _shown(request.amount, facts), limit).passed()
+        return Case("lines_amount", text, _asked(facts), limit).passed()
     case = Case("lines_amount", text, _shown(request.amount, facts), _shown(request.lines_amount, facts))
     return case.passed() if request.amount == request.lines_amount else case.review(signal="lines_amount")
 
@@ -191,9 +200,11 @@ def largest(policy: Policy, facts: Facts) -> Finding:
     """The most that one refund may be."""
     amount, ceilings = facts.request.amount, policy.currencies.get(facts.request.currency)
     limit = f"at most {_shown(ceilings.largest, facts)}" if ceilings else "no ceiling in this currency"
-    case = Case("largest", "The amount is at most the largest that the policy allows.", _shown(amount, facts), limit)
+    case = Case("largest", "The amount is at most the largest that the policy allows.", _asked(facts), limit)
     if ceilings is None:
         return case.review(policy.tiers.high_impact.ladder)
+    if not facts.request.amount_is_known:
+        return case.review()
     return case.passed() if amount <= ceilings.largest else case.deny(Code.POLICY_DENIED, policy.texts.not_covered)
 
 
@@ -202,9 +213,11 @@ def ceiling(policy: Policy, facts: Facts) -> Finding:
     amount, ceilings = facts.request.amount, policy.currencies.get(facts.request.currency)
     text = "The amount is small enough to go without a person."
     if ceilings is None:
-        return Case("ceiling", text, _shown(amount, facts), "no ceiling in this currency").review(policy.tiers.high_impact.ladder)
+        return Case("ceiling", text, _asked(facts), "no ceiling in this currency").review(policy.tiers.high_impact.ladder)
     low, high = _shown(ceilings.consent_only_up_to, facts), _shown(ceilings.manager_above, facts)
-    case = Case("ceiling", text, _shown(amount, facts), f"up to {low} without a person, above {high} a manager")
+    case = Case("ceiling", text, _asked(facts), f"up to {low} without a person, above {high} a manager")
+    if not facts.request.amount_is_known:
+        return case.review()
     if amount <= ceilings.consent_only_up_to:
         return case.passed()
     tiers = policy.tiers
@@ -230,20 +243,77 @@ def consent(policy: Policy, facts: Facts) -> Finding:
     return case.consent() if required and not given else case.passed()
 
 
+def _day(facts: Facts, used: int, amount: int | None, code: str) -> str:
+    """What a customer gets in a day with this refund, and without it."""
+    before = f"{format_money(Money(used, code))} before"
+    if amount is None or not facts.request.amount_is_known:
+        return f"{UNKNOWN} with this one, {before}"
+    return f"{format_money(Money(used + amount, code))} with this one, {before}"
+
+
 def customer_day(policy: Policy, facts: Facts) -> Finding:
-    """What one customer gets in a day without a person, across agents and channels. A release returns no money and is not counted."""
-    text = f"What the customer gets in a day ({policy.customer_limits.zone}) without a person is within the limit."
-    ceilings, used = policy.currencies.get(facts.request.currency), facts.customer.amount_today
+    """What one customer gets in a day in this currency without a person, across agents and channels. A release returns no money and is not counted."""
+    text = f"What the customer gets in a day ({policy.customer_limits.zone}) in this currency without a person is within the limit."
+    request, used = facts.request, facts.customer.amount_today
+    ceilings, observed = policy.currencies.get(request.currency), _day(facts, used, request.amount, request.currency)
     if ceilings is None:
-        case = Case("customer_day", text, _shown(used + facts.request.amount, facts), "no limit in this currency")
-        return case.review(policy.tiers.high_impact.ladder)
-    limit = ceilings.per_customer_per_day
+        return Case("customer_day", text, observed, "no limit in this currency").review(policy.tiers.high_impact.ladder)
+    limit = f"{_shown(ceilings.per_customer_per_day, facts)} a day"
     if whole_release(facts):
-        return Case("customer_day", text, "a release is not counted", f"{_shown(limit, facts)} a day").passed()
-    total = used + facts.request.amount
-    observed = f"{_shown(total, facts)} with this one, {_shown(used, facts)} before"
-    case = Case("customer_day", text, observed, f"{_shown(limit, facts)} a day")
-    return case.passed() if total <= limit else case.by(policy.customer_limits.when_exceeded, Code.LIMIT_EXCEEDED, policy.texts.limits)
+        return Case("customer_day", text, "a release is not counted", limit).passed()
+    case = Case("customer_day", text, observed, limit)
+    if not request.amount_is_known:
+        return case.review()
+    return _within(policy, case, used + request.amount <= ceilings.per_customer_per_day)
+
+
+def _within(policy: Policy, case: Case, is_within: bool) -> Finding:
+    return case.passed() if is_within else case.by(policy.customer_limits.when_exceeded, Code.LIMIT_EXCEEDED, policy.texts.limits)
+
+
+def exchange_rate(policy: Policy, facts: Facts) -> Finding:
+    """Whether it is known what the refund counts as in the base currency. It is never converted, and never denied because a rate is missing."""
+    base, code, worth = policy.base, facts.request.currency, facts.base
+    text = "What the amount counts as in the policy's base currency is known."
+    if base is None or base == code:
+        why = "the policy names no base_currency" if base is None else f"{code} is the base currency"
+        return Case("exchange_rate", text, why, "no rate needed").passed()
+    days = policy.rates_at_most_days_old
+    limit = f"a rate at most {days} days old; to add one: refunds rates set {code} RATE --base {base} --source WHERE"
+    if worth.currency != base or worth.rate is None or worth.rate_at is None:
+        return Case("exchange_rate", text, f"no rate of {code} in {base} is recorded", limit).review()
+    case = Case("exchange_rate", text, f"1 {code} = {worth.rate} {base} since {rfc3339(worth.rate_at)} ({worth.rate_id})", limit)
+    return case.passed() if facts.at - worth.rate_at <= timedelta(days=days) else case.review()
+
+
+def customer_day_all(policy: Policy, facts: Facts) -> Finding:
+    """What one customer gets in a day in all currencies together: a refund in another currency escapes no limit (field report 36).
+
+    Each counts as what was recorded when it was quoted. What cannot be counted is no zero: a person looks, whatever ``when_exceeded`` says.
+    """
+    base, request, worth = policy.base, facts.request, facts.base
+    text = (
+        f"What the customer gets in a day ({policy.customer_limits.zone}) in all currencies together without a person is within the limit."
+    )
+    ceilings = policy.currencies.get(base or "")
+    if base is None or ceilings is None:
+        case = Case("customer_day_all", text, _uncounted(worth.not_counted) or "one currency", "one currency a day without a base_currency")
+        return case.review() if worth.not_counted and not whole_release(facts) else case.passed()
+    limit = f"{format_money(Money(ceilings.per_customer_per_day, base))} a day"
+    if whole_release(facts):
+        return Case("customer_day_all", text, "a release is not counted", limit).passed()
+    amount = request.amount if request.currency == base else worth.amount
+    if worth.currency != base or worth.amount_today is None:
+        return Case("customer_day_all", text, UNKNOWN, limit).review()
+    parts = [_day(facts, worth.amount_today, amount, base), _uncounted(worth.not_counted)]
+    case = Case("customer_day_all", text, "; ".join(part for part in parts if part), limit)
+    if amount is None or worth.not_counted or not request.amount_is_known:
+        return case.review()
+    return _within(policy, case, worth.amount_today + amount <= ceilings.per_customer_per_day)
+
+
+def _uncounted(currencies: tuple[str, ...]) -> str:
+    return f"also in {', '.join(currencies)}, of which no worth is recorded" if currencies else ""
 
 
 def customer_week(policy: Policy, facts: Facts) -> Finding:
@@ -309,6 +379,8 @@ CHECKS: tuple[Check, ...] = (
     customer_authentication,
     consent,
     customer_day,
+    exchange_rate,
+    customer_day_all,
     customer_week,
     duplicate,
     risk_level,

@@ -92,7 +92,9 @@ def policy_hash(policy: Policy | str) -> str:
     a recorded hash stays what it was. Raises :class:`PolicyError` for text that is no policy.
     """
     policy = load_policy(policy) if isinstance(policy, str) else policy
-    unused = {"returns"} if not policy.returns.require_return_for else None
+    unused = set() if policy.returns.require_return_for else {"returns"}
+    if policy.base_currency is None:
+        unused |= {"base_currency", "rates_at_most_days_old"}
     return canonical_hash(policy.model_dump(mode="json", exclude=unused))
 
 
@@ -181,6 +183,7 @@ def _names(path: Path) -> list[str]:
 def _contradictions(policy: Policy) -> Iterator[tuple[Path, str, str]]:
     """What each setting allows by itself, but not together with the others."""
     yield from _ceilings(policy)
+    yield from _base(policy)
     yield from _ladders(policy)
     yield from _rules(policy)
     yield from _returns(policy)
@@ -211,6 +214,15 @@ def _ceilings(policy: Policy) -> Iterator[tuple[Path, str, str]]:
                     f"{low} ({format_money(Money(getattr(c, low), code))}) is above {high} ({format_money(Money(getattr(c, high), code))})",
                     f"Lower {low} or raise {high}; otherwise a part of it can never be reached.",
                 )
+
+
+def _base(policy: Policy) -> Iterator[tuple[Path, str, str]]:
+    base = policy.base_currency
+    if base is not None and base not in policy.currencies:
+        known = ", ".join(policy.currencies) or "(none yet)"
+        yield ("base_currency",), f"{base} has no ceilings under currencies", f"Use one of: {known}, or add {base} there."
+    if base is None and "rates_at_most_days_old" in policy.model_fields_set and len(policy.currencies) != 1:
+        yield ("rates_at_most_days_old",), "without base_currency nothing is converted", "Add base_currency, or remove this."
 
 
 def _ladders(policy: Policy) -> Iterator[tuple[Path, str, str]]:

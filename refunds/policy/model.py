@@ -172,7 +172,7 @@ class Consent(Part):
 
 
 class CustomerLimits(Part):
-    """Limits over time per customer for what goes without a person; the amount a day is with each currency."""
+    """Limits over time per customer for what goes without a person; the amount a day is with each currency, and for all together that of the base currency."""
 
     zone: Zone
     refunds_per_week: Annotated[int, Field(ge=1, le=10_000)]
@@ -243,6 +243,8 @@ class Policy(Part):
     tiers: Tiers
     review: dict[Name, Ladder]
     currencies: dict[Annotated[str, Field(pattern=r"^[A-Z]{3}$")], Ceilings]
+    base_currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] | None = None
+    rates_at_most_days_old: Annotated[int, Field(ge=1, le=365)] = 7
     windows: Windows
     returns: Returns = Returns()
     reasons: Reasons
@@ -254,6 +256,11 @@ class Policy(Part):
     out_of_scope: OutOfScope
     texts: Texts
     rules: Annotated[tuple[Rule, ...], Field(max_length=100)] = ()
+
+    @property
+    def base(self) -> str | None:
+        """The currency in which limits over time count all currencies together: the named one, or the only one there is. ``None``: nothing says which."""
+        return self.base_currency or (next(iter(self.currencies)) if len(self.currencies) == 1 else None)
 
     def ladders_named(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Every place that names a ladder, with the name."""

@@ -1,6 +1,6 @@
 """Custom rules: conditions in CEL (https://cel.dev) over the facts.
 
-A condition sees ``request``, ``order``, ``payment``, ``customer``, ``reading`` (with the names of :mod:`refunds.facts`), the list ``lines`` and ``at``;
+A condition sees ``request``, ``order``, ``payment``, ``customer``, ``base``, ``reading`` (with the names of :mod:`refunds.facts`), the list ``lines`` and ``at``;
 times are RFC 3339 text, to be turned into times with ``timestamp(...)``. It cannot ask for the time or anything else outside the facts, so the same
 facts always give the same answer.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import cel
 
-from refunds.facts import CustomerFacts, Facts, LineFacts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
+from refunds.facts import BaseFacts, CustomerFacts, Facts, LineFacts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
 
 FACTS: dict[str, frozenset[str]] = {
     name: frozenset(f.name for f in fields(kind))
@@ -22,6 +22,7 @@ FACTS: dict[str, frozenset[str]] = {
         ("order", OrderFacts),
         ("payment", PaymentFacts),
         ("customer", CustomerFacts),
+        ("base", BaseFacts),
         ("reading", ReadingFacts),
         ("lines", LineFacts),
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from refunds.facts import CustomerFacts, Facts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
+from refunds.facts import BaseFacts, CustomerFacts, Facts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
 from refunds.processor import DisputeState, PaymentStatus
 from refunds.reasons import Reason
 
@@ -43,6 +43,7 @@ GOOD = Facts(
         refunds_made=0,
     ),
     customer=CustomerFacts(account_age_days=400, orders=6, refunds=1, share_refunded_percent=16, amount_today=0, refunds_week=0),
+    base=BaseFacts(currency="USD", amount=3_000, amount_today=0),
 )
 
 Build = Callable[..., Facts]

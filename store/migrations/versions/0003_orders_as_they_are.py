@@ -136,9 +136,40 @@ def upgrade() -> None:
         sa.UniqueConstraint("leg_id", "number", name=op.f("uq_leg_attempts_leg_id_number")),
     )
     op.create_index("ix_leg_attempts_open", "leg_attempts", ["send_by"], unique=False, postgresql_where=sa.text("outcome IS NULL"))
-
+    op.create_table(
+        "settlements",
+        sa.Column("processor_refund_id", sa.Text(), nullable=False),
+        sa.Column("presentment_amount", sa.BigInteger(), nullable=False),
+        sa.Column("presentment_currency", sa.Text(), nullable=False),
+        sa.Column("settlement_amount", sa.BigInteger(), nullable=False),
+        sa.Column("settlement_currency", sa.Text(), nullable=False),
+        sa.Column("rate", sa.Text(), nullable=True),
+        sa.Column("fee", sa.BigInteger(), nullable=False),
+        sa.Column("returned", sa.BigInteger(), nullable=False),
+        sa.Column("first_read_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("read_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["processor_refund_id"], ["processor_refunds.id"], name=op.f("fk_settlements_processor_refund_id")),
+        sa.PrimaryKeyConstraint("processor_refund_id", name=op.f("pk_settlements")),
+    )
+    op.create_index("ix_settlements_currencies", "settlements", ["presentment_currency", "settlement_currency"], unique=False)
+    op.create_table(
+        "exchange_rates",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("base", sa.Text(), nullable=False),
+        sa.Column("currency", sa.Text(), nullable=False),
+        sa.Column("rate", sa.Text(), nullable=False),
+        sa.Column("effective_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("recorded_by", sa.Text(), nullable=False),
+        sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["recorded_by"], ["principals.id"], name=op.f("fk_exchange_rates_recorded_by")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_exchange_rates")),
+    )
+    op.create_index("ix_exchange_rates_newest", "exchange_rates", ["base", "currency", "effective_at", "id"], unique=False)
 
 def downgrade() -> None:
+    op.drop_table("exchange_rates")
+    op.drop_table("settlements")
     op.drop_table("leg_attempts")
     op.drop_table("legs")
     op.drop_column("refunds", "legs_detail")

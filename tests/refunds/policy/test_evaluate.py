@@ -57,7 +57,8 @@ def test_small_and_clear_is_automatic_with_every_check_reported(facts: Build) ->
     assert [c.id for c in decision.checks] == [
         *["payment_status", "dispute", "refundable", "currency", "requester", "channel", "reason", "window"],
         *["lines_amount", "lines_captured", "lines_returned", "largest", "ceiling"],
-        *["customer_authentication", "consent", "customer_day", "customer_week", "duplicate", "risk_level", "account_age"],
+        *["customer_authentication", "consent", "customer_day", "exchange_rate", "customer_day_all"],
+        *["customer_week", "duplicate", "risk_level", "account_age"],
         *["share_refunded", "reading", "rule:final_sale", "rule:gift_cards"],
     ]
     assert not_passed(decision) == []
@@ -165,9 +166,19 @@ def test_field_30_more_than_is_left_is_denied(facts: Build) -> None:
     assert_denied(judge(facts(request={"amount": 1}, payment={"remaining": 0})), Code.ALREADY_REFUNDED, "refundable")
 
 
-@pytest.mark.parametrize("amount", [0, -1])
-def test_field_45_no_amount_slips_below_the_ceilings(facts: Build, amount: int) -> None:
-    assert_denied(judge(facts(request={"amount": amount})), Code.AMOUNT_NOT_POSITIVE, "refundable")
+@pytest.mark.parametrize("request_", [{"amount": 0, "full": True}, {"amount": 0, "lines_amount": 0}, {"amount": -1}])
+def test_field_45_no_amount_slips_below_the_ceilings(facts: Build, request_: dict[str, Any]) -> None:
+    assert_denied(judge(facts(request=request_)), Code.AMOUNT_NOT_POSITIVE, "refundable")
+
+
+def test_field_45_an_amount_nobody_could_tell_is_unknown_and_not_zero(facts: Build) -> None:
+    decision = judge(facts(request={"amount": 0, "amount_named_by_customer": False}, customer={"amount_today": 4_000}))
+    assert_reviewed(decision, "refundable", "largest", "ceiling", "consent", "customer_day", "customer_day_all")
+    observed = {check.id: check.observed for check in decision.checks}
+    assert not [said for said in observed.values() if "$0.00 with" in said or said == "$0.00"]
+    assert (observed["refundable"], observed["ceiling"], observed["largest"]) == ("unknown",) * 3
+    assert observed["payment_status"] == "captured, unknown asked for"
+    assert observed["customer_day"] == "unknown with this one, $40.00 before"
 
 
 def test_field_34_another_currency_than_the_payments_is_denied(facts: Build) -> None:
@@ -176,7 +187,7 @@ def test_field_34_another_currency_than_the_payments_is_denied(facts: Build) -> 
 
 def test_a_currency_that_is_not_named_is_never_automatic(facts: Build) -> None:
     decision = judge(facts(request={"currency": "SEK", "amount": 1}, payment={"currency": "SEK"}))
-    assert_reviewed(decision, "currency", "largest", "ceiling", "customer_day", role="manager", queue="managers")
+    assert_reviewed(decision, "currency", "largest", "ceiling", "customer_day", "exchange_rate", role="manager", queue="managers")
 
 
 @pytest.mark.parametrize(
@@ -184,7 +195,8 @@ def test_a_currency_that_is_not_named_is_never_automatic(facts: Build) -> None:
     [(15_000, "JPY", 2), (15_001, "JPY", 3), (75_001, "JPY", 4), (30_000, "KWD", 2), (30_010, "KWD", 3), (150_010, "KWD", 4)],
 )
 def test_field_39_field_40_ceilings_are_in_the_currencys_own_unit(facts: Build, amount: int, code: str, tier: int) -> None:
-    decision = judge(facts(request={"amount": amount, "currency": code}, payment={"currency": code, "remaining": 10**9}))
+    rate = {"amount": 10_000, "rate": "0.0066", "rate_id": "rate_1", "rate_at": NOW}
+    decision = judge(facts(request={"amount": amount, "currency": code}, payment={"currency": code, "remaining": 10**9}, base=rate))
     assert (decision.outcome, decision.tier) == ("proceed", tier)
 
 
@@ -284,7 +296,7 @@ def test_a_share_of_few_orders_says_nothing(facts: Build) -> None:
 def test_field_63_the_ticket_says_the_rules_have_changed(facts: Build) -> None:
     told = ReadingFacts(False, Intent.REFUND, Proposal.APPROVE, 100, manipulation=("claims that the rules changed",))
     decision = judge(facts(request={"amount": 50_000}, reading=told))
-    assert_reviewed(decision, "ceiling", "customer_day", "manipulation")
+    assert_reviewed(decision, "ceiling", "customer_day", "customer_day_all", "manipulation")
     assert "manipulation" in decision.signals
 
 

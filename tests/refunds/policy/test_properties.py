@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from refunds.classification import Intent, Proposal
 from refunds.errors import CATALOGUE, Code
-from refunds.facts import CustomerFacts, Facts, OrderFacts, PaymentFacts, PolicyDecision, ReadingFacts, RequestFacts
+from refunds.facts import BaseFacts, CustomerFacts, Facts, OrderFacts, PaymentFacts, PolicyDecision, ReadingFacts, RequestFacts
 from refunds.policy import Policy, evaluate, load_policy, sample_policy_text
 from refunds.processor import DisputeState, PaymentStatus
 from refunds.reasons import Reason
@@ -87,7 +87,19 @@ def _same_currency(facts: Facts) -> Facts:
     return replace(facts, payment=replace(facts.payment, currency=facts.request.currency))
 
 
-anything = st.builds(Facts, at=st.just(NOW), request=requests, order=orders, payment=payments, customer=customers).map(_same_currency)
+bases = st.builds(
+    BaseFacts,
+    currency=st.sampled_from(["USD", "USD", "EUR", None]),
+    amount=st.none() | st.integers(0, 20_000),
+    amount_today=st.none() | st.integers(0, 20_000),
+    not_counted=st.sampled_from([(), (), ("ISK",)]),
+    rate=st.sampled_from([None, "1.0834"]),
+    rate_id=st.just("rate_1"),
+    rate_at=st.sampled_from([None, NOW, NOW - timedelta(days=7), NOW - timedelta(days=8)]),
+)
+anything = st.builds(Facts, at=st.just(NOW), request=requests, order=orders, payment=payments, customer=customers, base=bases).map(
+    _same_currency
+)
 policies = st.sampled_from(POLICIES)
 
 
@@ -175,6 +187,10 @@ def test_what_goes_without_a_person_is_in_order_in_every_way(policy: Policy, fac
         assert facts.order.delivered_at is not None
         assert customer.refunds_week < 3
         assert customer.amount_today + request.amount <= policy.currencies[request.currency].per_customer_per_day
+        assert policy.base is not None
+        worth = request.amount if request.currency == policy.base else facts.base.amount
+        assert worth is not None and facts.base.amount_today is not None and not facts.base.not_counted
+        assert worth + facts.base.amount_today <= policy.currencies[policy.base].per_customer_per_day
 
 
 @given(anything, st.integers(1, 1_000_000))
