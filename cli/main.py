@@ -31,6 +31,7 @@ app.command()(stack.migrate)
 app.command()(stack.demo)
 app.command("list")(reading.list_refunds)
 app.command()(reading.show)
+app.command()(reading.ledger)
 for _command in (acting.approve, acting.deny, acting.revise, acting.consent, acting.settle, acting.withdraw):
     app.command()(_command)
 for _command in (controls.stop, controls.resume, controls.controls):
