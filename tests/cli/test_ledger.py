@@ -138,7 +138,9 @@ def test_every_kind_of_entry_that_the_store_writes_about_a_refund_has_words() ->
     written = {
         kind
         for file in (ROOT / "store").glob("*.py")
-        for kind in re.findall(r'(?:change|self)\.note\(\s*f?"([a-z_{}]+)"', file.read_text())
+        for kinds in re.findall(r'(?:change|self)\.note\(\s*f?"([a-z_{}]+)"(?: if [a-z_ ]+ else "([a-z_]+)")?', file.read_text())
+        for kind in kinds
+        if kind
     }
     kinds = written - {"{what}_refused", "{kind}_recorded"}
     kinds |= {f"{what}_refused" for what in ("decision", "revision", "consent", "withdrawal", "settlement")}
