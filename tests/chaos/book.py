@@ -29,11 +29,15 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """One emergency stop: when its answer had come, when resuming was begun, and the refunds whose calls it listed. Seconds since the epoch."""
+    """A time in which nothing may begin: when it was known to be stopped, and when resuming was begun. Seconds since the epoch.
+
+    ``listed`` are the refunds whose calls the answer to an emergency stop named. A halt has no such list (``None``): a call whose attempt was open before may
+    still leave, and only that no attempt is opened can be asked for.
+    """
 
     answered_at: float
     resumed_at: float
-    listed: frozenset[str]
+    listed: frozenset[str] | None
 
 
 @dataclass

@@ -10,10 +10,11 @@ from typing import Any
 import psycopg
 from temporalio.client import Client
 
+from deploy.local.parts import SANDBOX_KEY
 from refunds.clock import rfc3339
 from refunds.ids import workflow_id
 from tests.chaos.book import Book
-from tests.chaos.people import People
+from tests.chaos.people import LIFT, People
 from tests.chaos.stand import Stand
 from tests.chaos.truth import Violation
 
@@ -30,9 +31,11 @@ async def lift(stand: Stand, people: People) -> None:
     await stand.calm()
     await people.control("DELETE", "/faults")
     await people.control("POST", "/webhooks/release", {})
-    answer = await people.call("olga", "PUT", "/v1/controls", {"state": "running", "reason": "the faults are over"})
-    if answer.status_code != 200:
-        raise RuntimeError(f"resuming was answered {answer.status_code}: {answer.text[:300]}")
+    await people.control("PUT", "/keys", {"key": SANDBOX_KEY})
+    for scope in ({"state": "running"}, LIFT):
+        answer = await people.call("olga", "PUT", "/v1/controls", scope | {"reason": "the faults are over"})
+        if answer.status_code != 200:
+            raise RuntimeError(f"resuming was answered {answer.status_code}: {answer.text[:300]}")
 
 
 async def settle(
@@ -130,12 +133,15 @@ async def unexplained(people: People) -> list[Violation]:
             return found
 
 
-async def loose_ends(stand: Stand, book: Book, *, within_s: float) -> list[Violation]:
-    """Runs and messages that do not fit the record: every open refund has one run under way, an ended one has none, and nothing waits to be delivered."""
+async def loose_ends(stand: Stand, book: Book, halts: frozenset[str], *, within_s: float) -> list[Violation]:
+    """Runs and messages that do not fit the record: every open refund has one run under way, an ended one has none, and nothing waits to be delivered.
+
+    ``halts`` are the codes for which the processor may have been halted meanwhile.
+    """
     until = time.monotonic() + within_s
     client = await Client.connect(stand.url("temporal"))
     while True:
-        wrong = await _loose_runs(stand, book, client) + await _undelivered(stand) + await _halted(stand)
+        wrong = await _loose_runs(stand, book, client) + await _undelivered(stand) + await _halted(stand, halts)
         if not wrong or time.monotonic() > until:
             return wrong
         await asyncio.sleep(1)
@@ -157,10 +163,15 @@ async def _undelivered(stand: Stand) -> list[Violation]:
     return [Violation("undelivered", str(refund), f"{kind} {body} after {tries} tries") for kind, refund, body, tries in rows]
 
 
-async def _halted(stand: Stand) -> list[Violation]:
-    """No fault of a run is a reason to halt the processor: no key is revoked, and no database is restored."""
-    rows = await _rows(stand, "SELECT id, code, reason FROM halts")
-    return [Violation("halted", halt, f"{code}: {reason}") for halt, code, reason in rows]
+async def _halted(stand: Stand, reasons: frozenset[str]) -> list[Violation]:
+    """The processor was halted for nothing but what was done to it, people were told of each halt, and none is in force."""
+    told = "SELECT 1 FROM outbox o WHERE o.kind = 'notice' AND o.body ->> 'halt' = h.id"
+    rows = await _rows(stand, f"SELECT id, code, reason, lifted_at, EXISTS ({told}) FROM halts h")
+    return [
+        Violation("halted", halt, f"{code}: {reason}{'' if lifted_at else ', still in force'}{'' if told else ', nobody was told'}")
+        for halt, code, reason, lifted_at, told in rows
+        if code not in reasons or lifted_at is None or not told
+    ]
 
 
 def batches(items: list[str], size: int) -> Iterator[list[str]]:

@@ -15,11 +15,12 @@ from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from deploy.local.parts import SANDBOX_KEY
 from refunds.messages import Message
 from tests.chaos.book import Book, Stop
 from tests.chaos.links import Mood
 from tests.chaos.load import SMALL, Doing
-from tests.chaos.people import GaveUp, People
+from tests.chaos.people import LIFT, GaveUp, People
 from tests.chaos.plan import PARTS, WORKERS, Errand, Fault
 from tests.chaos.stand import Stand
 
@@ -31,6 +32,9 @@ AHEAD = 12
 MIDWAY_ERRANDS = 10_000_000
 """Errands of the measurement are numbered from here, apart from those of the load."""
 CALM_ERRANDS = 10_000_000
+KEY_ERRANDS = 30_000_000
+LATE_HALT_S = 10.0
+"""How long after its repair a key's refusal may still be recorded: longer than anything stands still."""
 
 
 @dataclass
@@ -264,6 +268,45 @@ class Faults:
             await self.people.call("olga", "PUT", "/v1/controls", said | {"state": "running"})
             listed = frozenset(call["refund"] for call in answer.json()["calls_in_flight"])
             self.book.stops.append(Stop(answered_at, resumed_at, listed))
+
+    async def refuse_key(self, fault: Fault, how: dict[str, Any], seconds: float) -> None:
+        """The processor does not accept our key any more: submitting is halted, and goes on once the key is repaired and an operator says so."""
+        async with self._stop:  # while everything is stopped nothing would meet the key
+            await self.people.control("PUT", "/keys", {"key": SANDBOX_KEY} | how)
+            try:
+                await self._meets_the_key(fault)
+                await self._until_halted()
+                halted_at = time.time()
+                await asyncio.sleep(seconds)
+            finally:
+                await self.people.control("PUT", "/keys", {"key": SANDBOX_KEY})
+            self.book.stops.append(Stop(halted_at, time.time(), None))
+            # A call that was answered before the repair may be recorded after it, by a worker that stood still say, and then halts again: so an operator looks on.
+            until = time.monotonic() + LATE_HALT_S
+            while time.monotonic() < until:
+                if await self._is_halted():
+                    lifted = await self.people.call("olga", "PUT", "/v1/controls", LIFT | {"reason": f"fault {fault.number}"})
+                    if lifted.status_code != 200:
+                        self.book.odd.append(("unexpected_answer", f"lifting was answered {lifted.status_code}: {lifted.text[:200]}"))
+                await asyncio.sleep(0.5)
+
+    async def _meets_the_key(self, fault: Fault) -> None:
+        """A refund that needs the processor now, whatever the others do."""
+        errand = Errand(KEY_ERRANDS + fault.number, "refuse_key", 1, 0, f"{self._run}/{fault.number}")
+        doing = Doing(errand, self.people, self.book, self._run)
+        payment, asked = await doing.pay_more_than(doing.amount(SMALL))
+        await doing.ask(payment, doing.body(payment, asked))
+
+    async def _until_halted(self) -> None:
+        until = time.monotonic() + RECOVERY_S
+        while not await self._is_halted():
+            if time.monotonic() > until:
+                raise TimeoutError(f"nothing was halted within {RECOVERY_S:.0f} s after the key was refused")
+            await _pause()
+
+    async def _is_halted(self) -> bool:
+        controls = (await self.people.call("olga", "GET", "/v1/controls")).json()["controls"]
+        return any(control["scope"] == LIFT["scope"] and control["state"] == "stopped" for control in controls)
 
     async def end_run(self, fault: Fault, how: str, pick: float) -> None:
         """An operator terminates, cancels or resets a run that is under way."""

@@ -14,7 +14,7 @@ from tests.chaos.truth import EVENTUAL, Facts, Violation, judge
 
 AT_ONCE = 50
 TELL_EVERY_S = 5.0
-_LEDGER = "SELECT refund_id, refund_version, type, at, data FROM ledger WHERE refund_id = ANY(%s) ORDER BY refund_id, refund_version"
+_LEDGER = "SELECT id, refund_id, refund_version, type, at, data FROM ledger WHERE refund_id = ANY(%s) ORDER BY refund_id, refund_version"
 _EXTERNAL = """SELECT p.processor_payment, r.id, r.amount FROM processor_refunds r JOIN payments p ON p.id = r.payment_id
     WHERE p.processor_payment = ANY(%s) AND r.operation_id IS NULL"""
 
@@ -67,8 +67,8 @@ class Gathering:
 
     async def _ledgers(self, refunds: list[str]) -> dict[str, list[dict[str, Any]]]:
         found: dict[str, list[dict[str, Any]]] = {}
-        for refund, version, kind, at, data in await asyncio.to_thread(self._stand.rows, _LEDGER, refunds):
-            found.setdefault(refund, []).append({"refund_version": version, "type": kind, "at": rfc3339(at), "data": data})
+        for seq, refund, version, kind, at, data in await asyncio.to_thread(self._stand.rows, _LEDGER, refunds):
+            found.setdefault(refund, []).append({"seq": seq, "refund_version": version, "type": kind, "at": rfc3339(at), "data": data})
         return found
 
     async def _external(self, intents: list[str]) -> dict[str, dict[str, int]]:

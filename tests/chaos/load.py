@@ -115,8 +115,9 @@ class Doing:
         self.book.accept(self.errand.number, self.errand.kind, payment, key, refund)
         return refund
 
-    async def see_through(self, refund: str | None, *, within_s: float = ERRAND_S) -> dict[str, Any] | None:
-        """Answer what is asked about a refund until nothing is asked any more, or time is over; how it stood last."""
+    async def see_through(self, refund: str | None, *, within_s: float = ERRAND_S, hasty: float = HASTY) -> dict[str, Any] | None:
+        """Answer what is asked about a refund until nothing is asked any more, or time is over; how it stood last. ``hasty`` is how likely somebody settles it
+        at once if it is parked."""
         if refund is None:
             return None
         until, pause = time.monotonic() + within_s, 0.1
@@ -127,7 +128,7 @@ class Doing:
                 await self._decide(view)
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 1.0)
-        if view is not None and view["status"] == "parked" and self.stream.random() < HASTY:
+        if view is not None and view["status"] == "parked" and self.stream.random() < hasty:
             await settle_one(self.people, refund)  # at once, although a request may still be under way
         return view
 
@@ -305,6 +306,27 @@ async def disputed(doing: Doing) -> None:
     await looking
 
 
+async def altered(doing: Doing) -> None:
+    """The processor makes another amount than was approved. Another refund of the payment waits until a person has said what that is, and what was said stays."""
+    third = doing.amount(SMALL) // 3
+    payment = await doing.pay(third * 3)
+    payment.marks.add("altered")
+    other = {"kind": "alter", "fields": {"amount": third // 2}}
+    ordered = {"on": "refund.create", "match": {"payment_intent": payment.intent}, "times": 1, "fault": other}
+    await doing.people.control("POST", "/faults", ordered)
+    first = await doing.ask(payment, doing.body(payment, third), 1)
+    view = await doing.see_through(first, hasty=0)
+    second = await doing.ask(payment, doing.body(payment, third), 2)
+    waiting = asyncio.create_task(doing.see_through(second))
+    await asyncio.sleep(doing.stream.choice((0.0, 0.5, 2.0)))
+    if first is not None and view is not None and view["status"] == "parked":
+        await settle_one(doing.people, first)
+    # Whatever makes the payment be read again must not undo what the person said.
+    payment.marks.add("past_us")
+    await doing.people.control("POST", "/refunds", {"payment_intent": payment.intent, "amount": third // 4}, accept=(200, 400))
+    await waiting
+
+
 async def past_us(doing: Doing) -> None:
     """Somebody refunds a part in the dashboard while we refund the rest, or the whole of it."""
     payment = await doing.pay(doing.amount(SMALL))
@@ -325,7 +347,7 @@ DOERS: dict[str, Callable[[Doing], Awaitable[None]]] = {
     does.__name__: does
     for does in (
         *(automatic, duplicated, racing, parts, reviewed, refused, two_people, managed, agreed, declined, revised, withdrawn),
-        *(unanswered, left_waiting, pending, pending_fails, fails_later, authorised, disputed, past_us),
+        *(unanswered, left_waiting, pending, pending_fails, fails_later, authorised, disputed, altered, past_us),
     )
 }
 

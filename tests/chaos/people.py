@@ -16,6 +16,7 @@ POLICY = Path(__file__).with_name("policy.yaml")
 CALL_S = 15.0
 LONGEST_PAUSE_S = 1.0
 REPEATABLE = frozenset({429, 502, 503, 504})
+LIFT = {"scope": "processor:stripe", "state": "running"}
 REVIEWERS = ("rita", "ravi", "mona")
 
 

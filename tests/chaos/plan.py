@@ -34,10 +34,11 @@ ERRANDS = {
     "fails_later": 3,
     "authorised": 3,
     "disputed": 4,
+    "altered": 2,
     "past_us": 4,
 }
 """What people ask for, by weight; ``tests/chaos/load.py`` has a function for each."""
-REFUNDS_OF = {"racing": 3, "parts": 3}
+REFUNDS_OF = {"racing": 3, "parts": 3, "altered": 2}
 """How many refunds an errand asks for, where it is more than one."""
 
 FAULTS = {
@@ -55,6 +56,7 @@ FAULTS = {
     "disturb_create": 22,
     "disturb_reading": 8,
     "disturb_webhooks": 7,
+    "refuse_key": 2,
     "stop": 5,
     "end_run": 3,
     "raw_signal": 3,
@@ -95,6 +97,13 @@ WEBHOOK_FAULTS: tuple[tuple[int, list[dict[str, Any]]], ...] = (
     (3, [{"kind": "hold"}]),
     (2, [{"kind": "delay", "ms": 3_000}]),
 )
+
+
+KEY_REFUSALS: tuple[dict[str, Any], ...] = (
+    {"revoked": True},
+    {"revoked": False, "permissions": dict.fromkeys(("account", "payment_intents", "charges", "disputes", "refunds", "transfers"), "read")},
+)
+"""What becomes of the key: revoked, so that nothing is answered, not even a reading; or it may read and not make anything."""
 
 
 POINTS = tuple(
@@ -236,6 +245,7 @@ _DETAILS: dict[str, Callable[[Random, Plan], dict[str, Any]]] = {
         "seconds": _seconds(stream, 0.5, 4.0),
         "reverse": stream.random() < 0.5,
     },
+    "refuse_key": lambda stream, plan: {"how": stream.choice(KEY_REFUSALS), "seconds": _seconds(stream, 0.3, 3.0)},
     "stop": lambda stream, plan: {"seconds": _seconds(stream, 0.3, 4.0)},
     "end_run": lambda stream, plan: {"how": stream.choice(("terminate", "cancel", "reset")), "pick": stream.random()},
     "raw_signal": lambda stream, plan: {

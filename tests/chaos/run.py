@@ -23,6 +23,7 @@ from tests.chaos.truth import Violation
 LEAST_TELL_S = 5.0
 REFUNDS_A_LINE = 200
 CALL_PATIENCE_S = 90.0
+KEY_HALTS = frozenset({"KEY_REFUSED", "KEY_NOT_PERMITTED"})
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ async def _check(stand: Stand, people: People, bounds: Bounds, result: Result, s
     wrong, late = await gathering.judge_until(sorted({each.where for each in late}), say, within_s=bounds.agree_within_s)
     result.violations += [each for each in wrong + late if each not in result.violations]
     result.violations += await unexplained(people)
-    result.violations += await loose_ends(stand, result.book, within_s=bounds.agree_within_s)
+    result.violations += await loose_ends(stand, result.book, KEY_HALTS, within_s=bounds.agree_within_s)
 
 
 @asynccontextmanager

@@ -15,8 +15,12 @@ MINUTE = "2026-09-01T10:00:{:02d}Z"
 AT = 1_788_256_800.0  # the first second of that minute
 
 
-def _moved(version: int, before: str, after: str) -> dict[str, Any]:
-    return {"refund_version": version, "type": "status_changed", "at": MINUTE.format(version), "data": {"from": before, "to": after}}
+def _entry(version: int, kind: str, **data: Any) -> dict[str, Any]:
+    return {"seq": version, "refund_version": version, "type": kind, "at": MINUTE.format(version), "data": data}
+
+
+def _moved(version: int, before: str, after: str, **more: Any) -> dict[str, Any]:
+    return _entry(version, "status_changed", **{"from": before, "to": after}, **more)
 
 
 def right() -> Facts:
@@ -57,13 +61,13 @@ def right() -> Facts:
         "processor": {"operations": [operation]},
     }
     ledger = [
-        {"refund_version": 1, "type": "received", "at": MINUTE.format(1), "data": {}},
+        _entry(1, "received"),
         _moved(2, "received", "classified"),
         _moved(3, "classified", "approved"),
-        {"refund_version": 4, "type": "intent", "at": MINUTE.format(4), "data": {"operation": OPERATION, "consumed": ["dc_1", "dc_2"]}},
+        _entry(4, "intent", operation=OPERATION, consumed=["dc_1", "dc_2"]),
         _moved(5, "approved", "submitting"),
-        {"refund_version": 6, "type": "attempt_opened", "at": MINUTE.format(6), "data": {}},
-        {"refund_version": 7, "type": "receipt", "at": MINUTE.format(7), "data": {}},
+        _entry(6, "attempt_opened"),
+        _entry(7, "receipt"),
         _moved(8, "submitting", "succeeded"),
     ]
     params = {"payment_intent": INTENT, "amount": "3000", "metadata": metadata}
@@ -94,6 +98,12 @@ def _stands(facts: Facts, status: str, **more: Any) -> None:
     """The refund is recorded as so, by moves that are in order."""
     _view(facts).update(status=status, final=status in ("failed", "denied"), **more)
     facts.ledgers[REFUND][-1] = _moved(8, "submitting", status)
+
+
+def _goes_on(facts: Facts, *moves: dict[str, Any]) -> None:
+    """After all that, the refund moved on."""
+    facts.ledgers[REFUND] += moves
+    _view(facts).update(version=len(facts.ledgers[REFUND]), status=moves[-1]["data"]["to"])
 
 
 # --- one thing wrong at a time ---------------------------------------------------------------------------------------------------------------
@@ -224,6 +234,31 @@ def _taken_for_failed_later(facts: Facts) -> None:
     _view(facts).update(version=9, status="failed")
 
 
+def _refused_for_our_key(facts: Facts) -> None:
+    _nothing_there(facts)
+    _stands(facts, "failed", code="KEY_REFUSED")
+    facts.creates[0]["answered"] = 401
+
+
+def _another_is_sent_past_it(facts: Facts) -> None:
+    facts.ledgers[REFUND][7] = _moved(8, "submitting", "parked", code="RESPONSE_MISMATCH")
+    _goes_on(facts, _moved(10, "parked", "succeeded") | {"refund_version": 9})
+    facts.ledgers["rf_2"] = [_entry(9, "attempt_opened")]
+
+
+def _another_is_sent_past_one_that_is_still_parked(facts: Facts) -> None:
+    facts.ledgers[REFUND][7] = _entry(8, "parked_for_another_reason", code="REFUNDED_TWICE")
+    facts.ledgers[REFUND][6] = _moved(7, "submitting", "succeeded")
+    facts.ledgers["rf_2"] = [_entry(9, "attempt_opened")]
+
+
+def _settled_and_parked_again(facts: Facts) -> None:
+    different = {"code": "RESPONSE_MISMATCH"}
+    facts.ledgers[REFUND][7] = _moved(8, "submitting", "parked", **different)
+    again = (_moved(9, "parked", "succeeded"), _moved(10, "succeeded", "parked", **different), _moved(11, "parked", "succeeded"))
+    _goes_on(facts, *again)
+
+
 def _failed_there_succeeded_here(facts: Facts) -> None:
     facts.refunds[0]["status"] = "failed"
 
@@ -256,6 +291,10 @@ def _opened_while_stopped(facts: Facts) -> None:
     facts.stops = (Stop(AT + 5.5, AT + 6.5, frozenset()),)
 
 
+def _opened_while_halted(facts: Facts) -> None:
+    facts.stops = (Stop(AT + 5.5, AT + 6.5, None),)
+
+
 def _sent_after_it_lapsed(facts: Facts) -> None:
     facts.posts[KEY] = [AT + 12]
 
@@ -273,11 +312,14 @@ WRONG: dict[str, tuple[Callable[[Facts], None], ...]] = {
     ),
     "lost": (_accepted_and_gone, _stuck, _waits_for_ever),
     "record_broken": (_an_entry_is_missing, _an_entry_is_there_twice, _a_move_from_elsewhere, _no_such_move, _it_stands_elsewhere),
+    "failed_without_answer": (_refused_for_our_key,),
+    "sent_past_a_difference": (_another_is_sent_past_it, _another_is_sent_past_one_that_is_still_parked),
+    "undone": (_settled_and_parked_again,),
     "guessed": (_taken_for_succeeded, _taken_for_failed_at_first, _taken_for_failed_later),
     "differs": (_taken_for_failed, _failed_there_succeeded_here, _another_id_recorded, _ours_and_unknown),
     "unseen": (_made_past_us_and_unknown, _made_past_us_with_another_amount),
     "sent_after_no": (_sent_after_a_no,),
-    "sent_while_stopped": (_sent_while_stopped, _opened_while_stopped),
+    "sent_while_stopped": (_sent_while_stopped, _opened_while_stopped, _opened_while_halted),
     "sent_too_late": (_sent_after_it_lapsed, _more_calls_than_attempts),
 }
 ALSO: dict[Callable[[Facts], None], set[str]] = {
@@ -285,7 +327,9 @@ ALSO: dict[Callable[[Facts], None], set[str]] = {
     _one_operation_two_refunds: {"unseen"},
     _two_operations_of_one_refund: {"unapproved", "differs"},
     _taken_for_succeeded: {"differs"},
-    _taken_for_failed_later: {"differs"},
+    _taken_for_failed: {"failed_without_answer"},
+    _taken_for_failed_at_first: {"failed_without_answer"},
+    _taken_for_failed_later: {"differs", "failed_without_answer"},
     _it_stands_elsewhere: {"guessed"},
 }
 """What a doctored fact rightly sets off besides."""
@@ -293,6 +337,18 @@ ALSO: dict[Callable[[Facts], None], set[str]] = {
 
 def test_facts_that_are_right_pass() -> None:
     assert judge(right()) == []
+
+
+def test_a_call_whose_attempt_was_open_before_the_halt_may_leave_and_what_the_processor_refused_has_failed() -> None:
+    halted = right()
+    halted.stops = (Stop(AT + 6.5, AT + 9, None),)
+    assert judge(halted) == []
+
+    refused = right()
+    _nothing_there(refused)
+    _stands(refused, "failed")
+    refused.creates[0]["answered"] = 402
+    assert judge(refused) == []
 
 
 def test_every_check_has_facts_that_it_must_notice() -> None:

@@ -19,6 +19,10 @@ OUT = frozenset({"succeeded", "pending", "requires_action"})
 """States of a refund at the processor in which the money is out or on its way."""
 NOT_OUT = frozenset({"failed", "canceled"})
 SETTLED_BY_PEOPLE = "SETTLED_NOT_REFUNDED"
+DIFFERENT = frozenset({"RESPONSE_MISMATCH", "REFUNDED_TWICE"})
+"""Codes of a parked refund that is not what was approved."""
+REFUSALS = frozenset({400, 402, 404})
+"""Answers that say something about the refund; 401 and 403 speak of our key, 409 and 429 of the moment."""
 WAITING = frozenset({"awaiting_consent", "awaiting_review", "pending"})
 """Statuses in which a refund may be when everything is over, if it says until when."""
 LATE_S = 1.0
@@ -207,6 +211,54 @@ def guessed(facts: Facts) -> Iterator[str]:
                 yield f"{refund} was taken for succeeded and is not at the processor"
 
 
+def failed_without_answer(facts: Facts) -> Iterator[str]:
+    """Nothing is taken for refused unless the processor refused it: not for a missing answer, nor for what it says about our key."""
+    answers = {request["key"]: set[Any]() for request in [*facts.creates, *facts.cancels]}
+    for request in [*facts.creates, *facts.cancels]:
+        answers[request["key"]].add(request["answered"])
+    for refund, view in facts.views.items():
+        for entry in facts.ledgers.get(refund, []):
+            data = entry["data"]
+            if (
+                entry["type"] != "status_changed"
+                or data["to"] != "failed"
+                or data.get("code") == SETTLED_BY_PEOPLE
+                or data.get("processor_refund")
+            ):
+                continue
+            said = {answer for operation in view["processor"]["operations"] for answer in answers.get(_key_of(operation), set())}
+            if not said & REFUSALS:
+                yield f"{refund} failed ({data.get('code')}), and the processor said {sorted(map(str, said)) or 'nothing'}"
+
+
+def sent_past_a_difference(facts: Facts) -> Iterator[str]:
+    """While one refund of a payment is not what was approved, and nobody has said what it is, nothing more is sent for that payment."""
+    opened = [(entry["seq"], refund) for refund, entries in facts.ledgers.items() for entry in entries if entry["type"] == "attempt_opened"]
+    for refund, entries in facts.ledgers.items():
+        since: int | None = None
+        for entry in [*entries, {"seq": None, "type": "status_changed", "data": {}}]:
+            if since is not None and entry["type"] == "status_changed":
+                late = [other for seq, other in opened if other != refund and since < seq and (entry["seq"] is None or seq < entry["seq"])]
+                since = None
+                if late:
+                    yield f"{late[0]} was sent while {refund} was not what had been approved"
+            if entry["type"] in ("status_changed", "parked_for_another_reason") and entry["data"].get("code") in DIFFERENT:
+                since = entry["seq"]
+
+
+def undone(facts: Facts) -> Iterator[str]:
+    """What a person said of a difference stays: no reading of the same parks it again."""
+    for refund, entries in facts.ledgers.items():
+        settled = False
+        for entry in entries:
+            if entry["type"] != "status_changed":
+                continue
+            parked = entry["data"]["to"] == "parked"
+            if settled and parked and entry["data"].get("code") == "RESPONSE_MISMATCH":
+                yield f"{refund} was settled by a person and parked again"
+            settled = settled or (entry["data"]["from"] == "parked" and not parked)
+
+
 def differs(facts: Facts) -> Iterator[str]:
     """What is recorded is what is true at the processor: status, amount, ids, and nothing there that nothing here knows."""
     for refund, view in facts.views.items():
@@ -257,9 +309,9 @@ def sent_while_stopped(facts: Facts) -> Iterator[str]:
     for view, operation in facts.operations():
         times = facts.posts.get(_key_of(operation), [])
         for stop in facts.stops:
-            if view["id"] in stop.listed:
+            if stop.listed is not None and view["id"] in stop.listed:
                 continue
-            if late := [sent for sent in times if stop.answered_at < sent < stop.resumed_at]:
+            if stop.listed is not None and (late := [sent for sent in times if stop.answered_at < sent < stop.resumed_at]):
                 yield f"{view['id']}: a call left {late[0] - stop.answered_at:.2f} s after a stop had answered"
             opened = [parse_rfc3339(attempt["opened_at"]).timestamp() for attempt in operation["attempts"]]
             if any(stop.answered_at < moment < stop.resumed_at for moment in opened):
@@ -280,8 +332,8 @@ def sent_too_late(facts: Facts) -> Iterator[str]:
 CHECKS: dict[str, Callable[[Facts], Iterator[str]]] = {
     check.__name__: check
     for check in (
-        *(over_refunded, refunded_twice, unapproved, lost, record_broken, guessed, differs, unseen),
-        *(sent_after_no, sent_while_stopped, sent_too_late),
+        *(over_refunded, refunded_twice, unapproved, lost, record_broken, guessed, failed_without_answer, differs, unseen),
+        *(sent_after_no, sent_while_stopped, sent_too_late, sent_past_a_difference, undone),
     )
 }
 EVENTUAL = frozenset({"lost", "differs", "unseen"})
