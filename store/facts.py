@@ -7,12 +7,17 @@ from typing import Any
 from sqlalchemy import (
     ARRAY,
     CTE,
+    BigInteger,
+    ColumnElement,
     Executable,
     Interval,
     Text,
     and_,
     any_,
     bindparam,
+    case,
+    cast,
+    distinct,
     exists,
     false,
     func,
@@ -26,12 +31,15 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.classification import Classification, Intent, Proposal, Reading, Source
-from refunds.facts import CustomerFacts, Facts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
+from refunds.clock import parse_rfc3339
+from refunds.facts import BaseFacts, CustomerFacts, Facts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
+from refunds.money import Money
 from refunds.policy import Policy
 from refunds.processor import PaymentState, RefundState
 from refunds.reasons import Reason
 from refunds.refundable import Refundable
 from refunds.status import RESERVING, Status
+from store import rates
 from store.changes import Change
 from store.lines import Priced
 from store.sql import Query, Row
@@ -100,7 +108,7 @@ async def gather(
     that a reviewer wrote: those need to be asked for anew. ``priced`` is what the named lines come to, ``by_lines`` says that ``amount`` is just that.
     """
     row = change.row
-    customer, duplicate = await _customer(
+    customer, base, duplicate = await _customer(
         connection,
         change,
         policy=policy,
@@ -148,6 +156,7 @@ async def gather(
             refunds_made=sum(1 for r in state.refunds if r.state.counts),
         ),
         customer=customer,
+        base=base,
         reading=None if stored is None else _reading(stored, row, order, extracted=extracted),
         lines=priced.facts(full=full),
     )
@@ -188,7 +197,9 @@ def _history() -> Executable:
         exists().where(operations.c.refund_id == refunds.c.id, processor_refunds.c.operation_id == operations.c.id),
     )
     this_week = and_(or_(counted, bounced), revisions.c.created_at > bindparam("week_ago"))
-    today = and_(counted, revisions.c.created_at >= bindparam("today"), revisions.c.currency == bindparam("currency"))
+    in_day = and_(counted, revisions.c.created_at >= bindparam("today"))
+    today = and_(in_day, revisions.c.currency == bindparam("currency"))
+    worth = _worth()
     same = and_(
         counted,
         revisions.c.payment_id == bindparam("payment"),
@@ -206,6 +217,12 @@ def _history() -> Executable:
             (
                 func.coalesce(func.sum(revisions.c.amount).filter(today), literal_column("0")) + select(external.c.today).scalar_subquery()
             ).label("today"),
+            (func.coalesce(func.sum(worth).filter(in_day), literal_column("0")) + select(external.c.today_in_base).scalar_subquery()).label(
+                "today_in_base"
+            ),
+            func.array_agg(distinct(revisions.c.currency)).filter(in_day, worth.is_(None)).label("not_counted"),
+            func.array_agg(distinct(revisions.c.currency)).filter(in_day, revisions.c.currency != bindparam("currency")).label("others"),
+            select(external.c.elsewhere).scalar_subquery().label("elsewhere"),
             func.max(refunds.c.id).filter(same).label("duplicate"),
             placed.label("orders"),
         )
@@ -215,15 +232,29 @@ def _history() -> Executable:
     )
 
 
+def _worth() -> ColumnElement[Any]:
+    """What a revision was recorded to count as in the base currency; null when nobody recorded that. It is never converted again at another day's rate."""
+    base, fact = bindparam("base", type_=Text), func.jsonb_extract_path_text
+    recorded_in = fact(revisions.c.facts, literal_column("'base'"), literal_column("'currency'"))
+    recorded = cast(fact(revisions.c.facts, literal_column("'base'"), literal_column("'amount'")), BigInteger)
+    return case((revisions.c.currency == base, revisions.c.amount), (recorded_in == base, recorded))
+
+
 def _external() -> CTE:
     """What went back on this customer's payments without us: imported by observing them, and counted by the processor's time."""
     made_at = func.coalesce(processor_refunds.c.created_at, processor_refunds.c.first_seen_at)
-    today = and_(made_at >= bindparam("today"), processor_refunds.c.currency == bindparam("currency"))
+    in_day = made_at >= bindparam("today")
+    today = and_(in_day, processor_refunds.c.currency == bindparam("currency"))
+    in_base = and_(in_day, processor_refunds.c.currency == bindparam("base", type_=Text))
+    elsewhere = and_(in_day, processor_refunds.c.currency.is_distinct_from(bindparam("base", type_=Text)))
+    each = func.jsonb_build_array(processor_refunds.c.amount, processor_refunds.c.currency, made_at)
     return (
         select(
             func.count().label("refunds"),
             func.count().filter(made_at > bindparam("week_ago")).label("week"),
             func.coalesce(func.sum(processor_refunds.c.amount).filter(today), literal_column("0")).label("today"),
+            func.coalesce(func.sum(processor_refunds.c.amount).filter(in_base), literal_column("0")).label("today_in_base"),
+            func.jsonb_agg(each).filter(elsewhere).label("elsewhere"),
         )
         .select_from(processor_refunds)
         .join(payments, payments.c.id == processor_refunds.c.payment_id)
@@ -249,8 +280,8 @@ async def _customer(
     amount: int,
     currency: str,
     account_since: datetime | None,
-) -> tuple[CustomerFacts, str | None]:
-    """The customer's history besides this refund, and an earlier refund that this one may repeat."""
+) -> tuple[CustomerFacts, BaseFacts, str | None]:
+    """The customer's history besides this refund, the same in the base currency, and an earlier refund that this one may repeat."""
     row, at = change.row, change.at
     today, _ = policy.customer_limits.day(at)
     history = await _HISTORY.one(
@@ -262,6 +293,7 @@ async def _customer(
         week_ago=at - timedelta(days=7),
         recently=at - DUPLICATE_WITHIN,
         currency=currency,
+        base=policy.base,
         payment=payment_id,
         amount=amount,
         named=row["details"].get("lines"),
@@ -274,7 +306,35 @@ async def _customer(
         amount_today=int(history["today"]),
         refunds_week=history["week"],
     )
-    return facts, history["duplicate"]
+    return facts, await _base(connection, policy, Money(amount, currency), history, at), history["duplicate"]
+
+
+async def _base(connection: AsyncConnection, policy: Policy, asked: Money, history: Row, at: datetime) -> BaseFacts:
+    """What the refund and the customer's day count as in the base currency.
+
+    Refunds made without us were never quoted: each counts by the rate that held when it was made, so that its worth, too, never changes.
+    """
+    elsewhere = [(Money(amount, code), parse_rfc3339(made_at)) for amount, code, made_at in history["elsewhere"] or ()]
+    if policy.base is None:
+        others = {*(history["others"] or ()), *(money.currency for money, _ in elsewhere)} - {asked.currency}
+        return BaseFacts(not_counted=tuple(sorted(others)))
+    today, not_counted = int(history["today_in_base"]), set[str](history["not_counted"] or ())
+    for money, made_at in elsewhere:
+        counted = await rates.worth(connection, policy, money, made_at)
+        if counted.amount is None or (counted.rate and counted.rate.is_too_old(made_at, policy.rates_at_most_days_old)):
+            not_counted.add(money.currency)
+        else:
+            today += counted.amount
+    worth = await rates.worth(connection, policy, asked, at)
+    return BaseFacts(
+        currency=policy.base,
+        amount=worth.amount,
+        amount_today=today,
+        not_counted=tuple(sorted(not_counted)),
+        rate=worth.rate.rate.text if worth.rate else None,
+        rate_id=worth.rate.id if worth.rate else None,
+        rate_at=worth.rate.effective_at if worth.rate else None,
+    )
 
 
 def _days(since: datetime | None, at: datetime) -> int | None:

@@ -92,7 +92,7 @@ def policy_hash(policy: Policy | str) -> str:
     a recorded hash stays what it was. Raises :class:`PolicyError` for text that is no policy.
     """
     policy = load_policy(policy) if isinstance(policy, str) else policy
-    unused = set() if policy.returns.require_return_for else {"returns"}
+    unused: set[str] = set() if policy.returns.require_return_for else {"returns"}
     if policy.base_currency is None:
         unused |= {"base_currency", "rates_at_most_days_old"}
     return canonical_hash(policy.model_dump(mode="json", exclude=unused))
