@@ -15,15 +15,17 @@ from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from refunds.ids import Prefix, new_id, reconciliation_workflow_id, workflow_id
+from refunds.ids import Prefix, new_id, pull_workflow_id, reconciliation_workflow_id, workflow_id
 from refunds.logs import logger
 from refunds.messages import (
+    PULL_WORKFLOW,
     QUEUE_REFUNDS,
     READING_WORKFLOW,
     RECONCILIATION_WORKFLOW,
     WORKFLOW_TYPE,
     Message,
     Outcome,
+    PullInput,
     ReconciliationInput,
     RefundInput,
     StepInput,
@@ -145,6 +147,21 @@ class Orchestrator:
             )
 
         return await self._try("reconcile", run_id, call, within_s)
+
+    async def pull_orders(self, pull_id: str, *, within_s: float) -> bool:
+        """Start the workflow of a stored pull of orders; ``False`` when Temporal cannot be reached (the payments role starts it later)."""
+
+        async def call() -> None:
+            await self._client.start_workflow(
+                PULL_WORKFLOW,
+                PullInput(pull_id),
+                id=pull_workflow_id(pull_id),
+                task_queue=QUEUE_REFUNDS,
+                id_conflict_policy=common.WorkflowIDConflictPolicy.USE_EXISTING,
+                static_summary="Pull the merchant's orders from the processor's payments",
+            )
+
+        return await self._try("pull orders", pull_id, call, within_s)
 
     async def reachable(self, *, within_s: float) -> bool:
         """Whether Temporal answers."""

@@ -1,4 +1,5 @@
-"""What the ``payments`` role keeps up beside its steps: the schedules of reconciliations, those that nobody carries on, and the witness of the database."""
+"""What the ``payments`` role keeps up beside its steps: the schedules of reconciliations, those and pulls of orders that nobody carries on, and the witness of the
+database."""
 
 import asyncio
 import time
@@ -10,11 +11,12 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from refunds.errors import RefundError
-from refunds.ids import Prefix, is_id, reconciliation_workflow_id
+from refunds.ids import Prefix, is_id, pull_workflow_id, reconciliation_workflow_id
 from refunds.logs import logger
-from refunds.messages import QUEUE_REFUNDS, RECONCILIATION_WORKFLOW, ReconciliationInput
+from refunds.messages import PULL_WORKFLOW, QUEUE_REFUNDS, RECONCILIATION_WORKFLOW, PullInput, ReconciliationInput
 from refunds.settings import Settings
 from store import restoring
+from store.pulling import Pulling
 from store.reconciling import Reconciling, Run
 from worker import schedules
 from worker.witness import Witness
@@ -29,6 +31,7 @@ class Keeper:
     def __init__(self, client: Client, reconciling: Reconciling, settings: Settings) -> None:
         self._client = client
         self._reconciling = reconciling
+        self._pulling = Pulling(reconciling.database, reconciling.processor)
         self._settings = settings
         self._witness = Witness(client, reconciling.database, reconciling.processor)
         self._scheduled = False
@@ -66,6 +69,8 @@ class Keeper:
         started = 0
         for run in [owed, *idle] if owed is not None else idle:
             started += await self._start(run)
+        for pull in await self._pulling.unfinished(grace=timedelta(seconds=self._settings.sweep_grace_s)):
+            await self._carry_on(pull.id)
         return started
 
     async def _start(self, run: Run) -> int:
@@ -86,3 +91,20 @@ class Keeper:
             return 0
         log.info("reconciliation_started", run=run.id)
         return 1
+
+    async def _carry_on(self, pull_id: str) -> None:
+        """The same for a pull of orders."""
+        try:
+            await self._client.start_workflow(
+                PULL_WORKFLOW,
+                PullInput(pull_id),
+                id=pull_workflow_id(pull_id),
+                task_queue=QUEUE_REFUNDS,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                static_summary="Pull the merchant's orders from the processor's payments",
+                rpc_timeout=_WITHIN,
+            )
+        except WorkflowAlreadyStartedError:
+            return
+        log.info("orders_pull_started", pull=pull_id)

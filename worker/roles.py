@@ -18,6 +18,7 @@ from activities.database_steps import DatabaseSteps
 from activities.observe import Observer
 from activities.prepare import Prepare
 from activities.processors.stripe import StripeProcessor
+from activities.pull import PullOrders
 from activities.read_payment import PaymentReader
 from activities.reconcile import Reconcile
 from activities.reconcile_all import ReconcileAll
@@ -31,11 +32,13 @@ from store.classifying import Classifying
 from store.db import Database, connect
 from store.observing import Observing
 from store.progress import Steps
+from store.pulling import Pulling
 from store.reconciling import Reconciling
 from store.settling import Settling
 from store.texts import Texts
 from worker.discretion import Discretion
 from worker.keeping import Keeper
+from workflows.pulling import OrdersPullWorkflow
 from workflows.reading import PaymentReadingWorkflow
 from workflows.reconciliation import ReconciliationWorkflow
 from workflows.refund import RefundWorkflow
@@ -50,7 +53,7 @@ class WorkerRole(StrEnum):
     PAYMENTS = "payments"
 
 
-WORKFLOWS: Sequence[type] = (RefundWorkflow, PaymentReadingWorkflow, PaymentWatchWorkflow, ReconciliationWorkflow)
+WORKFLOWS: Sequence[type] = (RefundWorkflow, PaymentReadingWorkflow, PaymentWatchWorkflow, ReconciliationWorkflow, OrdersPullWorkflow)
 
 
 @dataclass
@@ -123,6 +126,8 @@ async def _payments(client: Client, parts: Parts) -> tuple[PaymentReader, list[C
     reconciling = Reconciling(database, parts.settings, processor.name)
     parts.keeper = Keeper(client, reconciling, parts.settings)
     await parts.keeper.check_database()  # before the first step: nothing is sent from a database that may have forgotten something
+    pulling = Pulling(database, processor.name)
+    pull = PullOrders(pulling, processor)
     sweep = ReconcileAll(reconciling, processor, observer)
     reader = PaymentReader(settling, processor, parts.clock, observing)
     activities: list[Callable[..., Any]] = [
@@ -134,6 +139,8 @@ async def _payments(client: Client, parts: Parts) -> tuple[PaymentReader, list[C
         sweep.begin,
         sweep.pages,
         sweep.cancel,
+        pull.pull,
+        pull.cancel,
     ]
     return reader, activities
 

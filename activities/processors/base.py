@@ -11,6 +11,7 @@ from typing import Protocol
 from refunds.marketplace import LegReceipt, LegRequest, MoneyFlow
 from refunds.payment_ids import NotAPayment
 from refunds.processor import FrozenRequest, PaymentState, ProcessorRefund, RefundPage, Settlement
+from refunds.pulls import PaymentPage
 
 
 def uptime() -> float:
@@ -85,6 +86,19 @@ class Particulars(Protocol):
 
     async def why_missing(self, processor_payment: str) -> NotAPayment:
         """Why :meth:`Processor.read_payment` gave ``None`` for this id. Asks the processor only where the id itself does not say. Raises ``NotSent``."""
+        ...
+
+
+class PaymentLister(Protocol):
+    """A processor whose payments carry the merchant's own ids."""
+
+    async def list_payments(
+        self, *, created_from: datetime, created_to: datetime, after: str | None, order_field: str, customer_field: str, limit: int = 100
+    ) -> PaymentPage:
+        """One page of the account's payments created from ``created_from`` on and before ``created_to``, newest first, as :meth:`Processor.list_refunds`.
+
+        ``order_field`` and ``customer_field`` name the merchant's ids in a payment's metadata. Raises ``NotSent``.
+        """
         ...
 
 

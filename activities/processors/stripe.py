@@ -13,14 +13,15 @@ from activities.processors import answers
 from activities.processors.error_map import OTHER_MODE, SHAPE
 from activities.processors.stripe_calls import PAGE, by_charge, ended, reading, segment, sending
 from activities.processors.stripe_marketplace import StripeMarketplace
+from activities.processors.stripe_orders import StripeOrders
 from refunds.payment_ids import NotAPayment, by_its_prefix
 from refunds.processor import FrozenRequest, NotSent, PaymentState, ProcessorRefund, RefundPage, Settlement, Unknown
 
 _ID = re.compile(r"[A-Za-z0-9_]{1,255}")
 
 
-class StripeProcessor(StripeMarketplace):
-    """Stripe behind the processor's interfaces ``Processor``, ``Particulars`` and ``Marketplace``. Safe to share between tasks."""
+class StripeProcessor(StripeOrders, StripeMarketplace):
+    """Stripe behind the processor's interfaces ``Processor``, ``Particulars``, ``PaymentLister`` and ``Marketplace``. Safe to share between tasks."""
 
     name = "stripe"
 

@@ -8,12 +8,15 @@ import typer
 
 from cli.client import Api, segment
 from cli.commands.importing import import_orders
+from cli.commands.pulling import pull_orders, pulled_orders
 from cli.options import File, Json
 from cli.output import Output
 from cli.problems import Misused
 
 orders = typer.Typer(help="The merchant's orders.", no_args_is_help=True)
 orders.command("import")(import_orders)
+orders.command("pull")(pull_orders)
+orders.command("pulled")(pulled_orders)
 
 
 @orders.command("put")
