@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from sqlalchemy import bindparam, insert, literal_column, select
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
@@ -117,7 +118,7 @@ async def listed(
     if not history:
         newest: Any = (
             select(exchange_rates.c.id)
-            .distinct(exchange_rates.c.base, exchange_rates.c.currency)
+            .ext(distinct_on(exchange_rates.c.base, exchange_rates.c.currency))
             .order_by(exchange_rates.c.base, exchange_rates.c.currency, *_NEWEST)
         )
         query = query.where(exchange_rates.c.id.in_(newest))
