@@ -1,4 +1,7 @@
-"""The inbox of events: each is stored once by the processor's id before it is acknowledged, and worked off separately, as often as it takes."""
+"""The inbox of events: each is stored once by the processor's id before it is acknowledged, and worked off separately, as often as it takes.
+
+Most events say what the record says already: our own answer was first. Those are closed many at once, in one statement; only the rest is looked at one by one.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,12 +24,13 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    text,
     update,
 )
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from refunds.events import DISPUTE_EVENTS, REFUND_EVENTS, EventState, ProcessorEvent, WhyIgnored
+from refunds.events import CHARGE_EVENTS, DISPUTE_EVENTS, REFUND_EVENTS, EventState, ProcessorEvent, WhyIgnored
 from refunds.processor import RefundState
 from refunds.status import Status
 from store.changes import tell
@@ -161,6 +165,56 @@ _STANDING = {
     RefundState.FAILED.value: (Status.FAILED,),
     RefundState.CANCELED.value: (Status.FAILED,),
 }
+_SAYS_THE_SAME = " OR ".join(
+    f"(pr.raw_state = '{said}' AND r.status IN ({', '.join(repr(status.value) for status in standing)}))"
+    for said, standing in _STANDING.items()
+)
+_COUNTS = ", ".join(repr(state.value) for state in RefundState if state.counts)
+_CLOSE = Query(
+    # What an event says is compared as text: whatever somebody signed, no value of it can make the statement fail for the others.
+    text(
+        f"""
+    WITH due AS MATERIALIZED (
+        SELECT id, processor, type, object_id, processor_payment, facts FROM events
+         WHERE state = '{EventState.WAITING}' AND due_at <= :now
+         ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED
+    ), recorded AS (
+        SELECT due.id FROM due
+          JOIN processor_refunds pr ON pr.id = due.object_id AND pr.processor = due.processor
+          LEFT JOIN operations o ON o.id = pr.operation_id
+          LEFT JOIN refunds r ON r.id = o.refund_id
+         WHERE due.type = ANY(:about_refunds)
+           AND pr.raw_state = due.facts ->> 'status'
+           AND pr.amount::text = due.facts ->> 'amount' AND pr.currency = due.facts ->> 'currency'
+           AND (pr.operation_id IS NULL OR {_SAYS_THE_SAME})
+        UNION ALL
+        SELECT due.id FROM due
+         WHERE due.type = ANY(:about_charges)
+           AND due.facts ->> 'amount_refunded' = (
+               SELECT sum(pr.amount)::text FROM payments p JOIN processor_refunds pr ON pr.payment_id = p.id
+                WHERE p.processor = due.processor AND p.processor_payment IN (due.processor_payment, due.facts ->> 'charge')
+                  AND pr.state IN ({_COUNTS}))
+    )
+    UPDATE events SET state = '{EventState.DONE}', done_at = :now, outcome = 'recorded', last_error = NULL, tries = events.tries + 1
+      FROM recorded WHERE events.id = recorded.id
+    """
+    ).bindparams(
+        bindparam("now", type_=DateTime(timezone=True)),
+        bindparam("limit", type_=Integer),
+        bindparam("about_refunds", sorted(REFUND_EVENTS), type_=ARRAY(Text)),
+        bindparam("about_charges", sorted(CHARGE_EVENTS), type_=ARRAY(Text)),
+    )
+)
+
+
+async def close_recorded(connection: AsyncConnection, now: datetime, *, limit: int) -> int:
+    """Close what is due and says nothing new, as :func:`says_nothing_new` judges it, among the ``limit`` oldest; returns how many.
+
+    What another inbox holds is left to it; what this one looked at stays locked until the transaction ends, and :func:`take_due` takes the rest of it.
+    """
+    return await _CLOSE.do(connection, now=now, limit=limit)
+
+
 _RECORDED = Query(
     select(processor_refunds.c.raw_state, processor_refunds.c.amount, processor_refunds.c.currency, refunds.c.status, operations.c.id)
     .outerjoin(operations, operations.c.id == processor_refunds.c.operation_id)

@@ -59,11 +59,13 @@ class Inbox:
                 await asyncio.sleep(self._settings.webhook_every_s)
 
     async def once(self) -> int:
-        """One round; returns how many events were taken up."""
+        """One round; returns how many events were closed or taken up."""
         async with self._database.begin() as connection:
+            now = self._database.clock.now()
+            closed = await events.close_recorded(connection, now, limit=BATCH)
             taken = await events.take_due(
                 connection,
-                self._database.clock.now(),
+                now,
                 first=timedelta(seconds=self._settings.webhook_retry_initial_s),
                 longest=timedelta(seconds=self._settings.webhook_retry_max_s),
                 limit=BATCH,
@@ -76,7 +78,7 @@ class Inbox:
                 await self._went_wrong(event, met)
             elif isinstance(met, BaseException):
                 raise met
-        return len(taken)
+        return closed + len(taken)
 
     async def _work(self, event: events.Taken, this_round: _Round) -> None:
         async with self._database.begin() as connection:

@@ -13,7 +13,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.observe import Observer
 from refunds.errors import RefundError
 from refunds.events import ProcessorEvent
+from refunds.processor import RefundState
 from refunds.settings import Settings
+from refunds.status import Status
 from store import events
 from store.observing import Observing
 from tests.activities.shop import Shop, Tampered, settings_for
@@ -111,6 +113,52 @@ async def test_what_the_record_says_already_is_closed_without_asking_anybody(sit
     assert await state_of(shop, ours) == ("done", "recorded", 1)
     assert await state_of(shop, total) == ("done", "recorded", 1)
     assert await hints(site, intent) == 0
+
+
+async def test_what_says_nothing_new_is_closed_at_once_and_nothing_else(shop: Shop) -> None:
+    same: list[str] = []
+    for _ in range(3):
+        intent, _, made = await submitted(shop)
+        same += [
+            await deliver(shop, intent, **of(made)),
+            await deliver(shop, intent, type="charge.refunded", facts={"amount_refunded": 3_000}),
+        ]
+    news = [await deliver(shop, intent, **of(made, **changed)) for changed in NEWS.values()]
+    news += [await deliver(shop, "pi_nobody"), await deliver(shop, "pi_nobody", type="charge.refunded", facts={"amount_refunded": 0})]
+    shapes: list[str] = []
+    for facts in ("[7]", "null", '{"status": {"a": 1}, "amount": "x", "currency": 3}', '{"amount_refunded": 1e400}'):
+        for type_ in ("refund.created", "charge.refunded"):
+            shapes.append(await deliver(shop, intent, type=type_, object_id=made["id"]))
+            await shop.query_nothing("UPDATE events SET facts = CAST(:f AS jsonb) WHERE id = :e", f=facts, e=shapes[-1])
+
+    async with shop.payments.database.begin() as connection:
+        closed = await events.close_recorded(connection, shop.clock.now(), limit=100)
+
+    assert closed == len(same)
+    rows = await shop.query("SELECT id FROM events WHERE state = 'done' AND outcome = 'recorded' AND tries = 1")
+    assert {row["id"] for row in rows} == set(same)
+    assert [await state_of(shop, event) for event in news + shapes] == [("waiting", None, 0)] * len(news + shapes)
+
+
+async def test_many_at_once_are_judged_as_each_by_itself(shop: Shop) -> None:
+    intent, refund_id, made = await submitted(shop)
+    payment = await payment_of(shop, intent)
+    closed: set[tuple[str, str]] = set()
+    for raw, status in itertools.product([*RefundState, "some_new_word"], Status):
+        await shop.query_nothing("UPDATE processor_refunds SET raw_state = :s WHERE id = :r", s=str(raw), r=made["id"])
+        await shop.query_nothing("UPDATE refunds SET status = :s WHERE id = :r", s=status.value, r=refund_id)
+        event = await deliver(shop, intent, **of(made, facts={"status": str(raw)}))
+        facts = (await seen(shop, event))["facts"]
+        taken = events.Taken(event, "stripe", "refund.updated", made["id"], intent, None, facts, 1)
+        async with shop.payments.database.begin() as connection:
+            alone = await events.says_nothing_new(connection, taken, [payment])
+            assert await events.close_recorded(connection, shop.clock.now(), limit=100) == alone, (raw, status)
+        await shop.query_nothing("DELETE FROM events")
+        if alone:
+            closed.add((str(raw), status.value))
+    assert closed == {
+        *(("pending", "pending"), ("requires_action", "pending"), ("succeeded", "succeeded"), ("failed", "failed"), ("canceled", "failed"))
+    }
 
 
 NEWS: dict[str, dict[str, Any]] = {
