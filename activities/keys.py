@@ -17,13 +17,16 @@ class Halts(Protocol):
         ...
 
 
+CANNOT_LOOK_UP = "cannot_look_up"
+"""The reason of an unknown outcome that could not even be looked up; its detail is the reason of that."""
+
 HALTING = {KEY_REFUSED: Code.KEY_REFUSED, PERMISSION: Code.KEY_NOT_PERMITTED}
 """Reasons of the error map that say something about our key, and the code of the halt for each."""
 
 
 async def halt_for(store: Halts, error: ProcessorError) -> Code | None:
     """Halt submitting if an error is about our key; returns the halt's code, or ``None`` when it is about something else."""
-    reason = error.detail if error.reason == "cannot_look_up" else error.reason
+    reason = error.detail if error.reason == CANNOT_LOOK_UP else error.reason
     code = HALTING.get(reason)
     if code is not None:
         await store.halt(code, f"the processor answered {reason}: {error.code or 'no code'}")

@@ -14,7 +14,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.heartbeat import heartbeating
-from activities.keys import halt_for
+from activities.keys import CANNOT_LOOK_UP, halt_for
 from activities.processors.base import Processor, SendTooLate, uptime
 from activities.processors.error_map import RATE_LIMITED
 from activities.read_payment import missing
@@ -25,8 +25,10 @@ from refunds.processor import NotSent, PaymentStatus, ProcessorError, ProcessorR
 from refunds.settings import Settings
 from refunds.status import Status
 from refunds.terms import OperationKind
+from store import brakes
 from store.observing import Observing
 from store.operations import Attempt, Operation, Payments, Standing
+from store.situations import to_the_second
 
 log = logger(__name__)
 
@@ -85,7 +87,7 @@ class Submit:
         opened = await self._payments.open_attempt(standing, state)
         if isinstance(opened, Situation):
             if opened.status == Status.SUBMITTING:
-                raise Unknown(opened.refused.lower() or "not_now", opened.refused_detail)
+                raise Unknown(opened.refused.lower(), opened.refused_detail)
             return opened
         operation, attempt = opened
         return await self._send(operation, attempt, send_before=began + attempt.send_within_s)
@@ -130,13 +132,15 @@ class Submit:
                 return None
             found: ProcessorRefund | None = await self._processor.find(operation.request.processor_payment, operation.id)
         except NotSent as error:
-            raise Unknown("cannot_look_up", error.reason) from error
+            raise Unknown(CANNOT_LOOK_UP, error.reason) from error
         return None if found is None else await self._payments.receipt(operation, found, attempt=None)
 
     async def _give_up_or_retry(self, refund_id: str, error: NotSent | Unknown, tried: int) -> Situation:
         """Try again later with growing, jittered waits, or stop for now: held when certainly nothing was sent, else parked.
 
         A key that the processor does not accept is nobody's outcome: everything is halted until an operator has repaired it, and nothing fails or is parked for it.
+        What may have been sent is looked for, and repeated when it can be, until the safe window is over: only looks that came when every answer had to be
+        visible, and that nothing of ours kept from being followed by a repetition, may park it sooner.
         """
         refused_key = await halt_for(self._payments, error)
         operation = (await self._payments.standing(refund_id)).operation
@@ -149,17 +153,46 @@ class Submit:
                     await self._payments.trip_breaker()
                 why = f"the processor cannot be reached ({error.reason})"
                 return await self._payments.hold_unsent(refund_id, Code.PROCESSOR_UNREACHABLE, why)
-        elif refused_key is None and error.reason != _IN_FLIGHT:
-            tried = await self._payments.looked_in_vain(operation)
-            if tried >= self._settings.submit_max_attempts:
-                why = f"no answer ({error.reason}) after {operation.attempts} attempts and {tried} looks"
+        elif error.reason != _IN_FLIGHT:
+            why = await self._in_vain(operation, error, refused_key is not None)
+            if why is not None:
                 return await self._payments.park(operation, Code.OUTCOME_UNKNOWN, why)
         longest = min(self._settings.submit_retry_max_s, self._settings.submit_retry_initial_s * 2 ** min(tried - 1, 30))
+        if error.reason in _BRAKES:  # ours, so it costs little to ask whether it is over
+            longest = min(longest, self._settings.held_recheck_s)
         wait = max(longest * random.uniform(0.5, 1.0), error.retry_after or 0)
         raise ApplicationError(error.reason, type=type(error).__name__, next_retry_delay=timedelta(seconds=wait)) from None
 
+    async def _in_vain(self, operation: Operation, error: NotSent | Unknown, key_refused: bool) -> str | None:
+        """Say in the refund why it is looked for and not repeated just now; returns why it must be parked, or ``None`` while it need not be."""
+        over = self._payments.window_is_over(operation, self._payments.database.clock.now())
+        if error.reason == CANNOT_LOOK_UP and over and not key_refused:
+            return f"it could not be looked up ({error.detail}), and the safe window is over"
+        looked = isinstance(error, Unknown) and error.reason not in _NO_LOOK and not operation.may_answer and not key_refused
+        looks = await self._payments.still_unknown(operation, self._words(operation, error, key_refused), looked=looked)
+        if looked and looks >= self._settings.submit_max_attempts:
+            return f"no answer ({error.reason}) after {operation.attempts} attempts and {looks} looks"
+        return None
+
+    def _words(self, operation: Operation, error: NotSent | Unknown, key_refused: bool) -> str:
+        """What an operation that may have been sent waits for, and until when."""
+        if key_refused:
+            return "the processor does not accept our key; it is looked for again until an operator has repaired that"
+        if error.reason in _BRAKES:
+            why = f"{error.detail}; meanwhile it is looked for and not sent again"
+        elif error.reason == CANNOT_LOOK_UP or isinstance(error, NotSent):
+            why = f"the processor cannot be asked ({error.detail or error.reason})"
+        else:
+            why = f"no answer yet ({error.reason})"
+        assert operation.first_sent_at is not None
+        until = operation.first_sent_at + timedelta(seconds=self._settings.submit_safe_window_s)
+        return f"{why}; parked for a person at {to_the_second(until)} at the latest"
+
 
 _IN_FLIGHT = "attempt_in_flight"
+_BRAKES = frozenset(code.value.lower() for code in brakes.CODES)
+_NO_LOOK = frozenset({CANNOT_LOOK_UP, Code.ATTEMPT_OPEN.value.lower()}) | _BRAKES
+"""After these nobody can say that it was looked for and not found, or that it could have been repeated."""
 
 
 async def _to_its_end(work: Coroutine[Any, Any, Situation]) -> Situation:

@@ -31,6 +31,9 @@ _DOUBTS = Query(
     .limit(literal_column("1"))
 )
 
+CODES = frozenset({Code.EMERGENCY_STOP, Code.DRAFT_MODE, Code.PROCESSOR_HALTED, Code.PAYMENT_HELD})
+"""The codes of all of them."""
+
 Brake = tuple[Code, str]
 """Why something is kept back: the code and words for people."""
 

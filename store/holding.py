@@ -6,7 +6,7 @@ A held refund is looked at again by itself (``store/progress.py``), and when not
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import bindparam, exists, literal_column, select, update
+from sqlalchemy import Integer, bindparam, exists, select, update
 
 from refunds.errors import Code, RefundError
 from refunds.messages import Situation
@@ -24,7 +24,7 @@ from store.tables import pacing as pacing_table
 _LOOKED = Query(
     update(operations)
     .where(operations.c.id == bindparam("operation"))
-    .values(looks=operations.c.looks + literal_column("1"))
+    .values(looks=operations.c.looks + bindparam("more", type_=Integer))
     .returning(operations.c.looks)
 )
 _STANDING = Query(
@@ -93,10 +93,17 @@ class Holding(Receipts):
         async with self.database.begin() as connection:
             await pacing.trip(connection, STRIPE, self.database.clock.now(), again_s=self.settings.held_recheck_s)
 
-    async def looked_in_vain(self, operation: Operation) -> int:
-        """Count that an operation was looked for and not found, or could not be looked for; returns how often that was."""
+    async def still_unknown(self, operation: Operation, why: str, *, looked: bool) -> int:
+        """Say why an operation that may have been sent is not repeated just now, and count this time if it was ``looked`` for and not found.
+
+        Returns how often it was looked for in vain.
+        """
         async with self.database.begin() as connection:
-            return await _LOOKED.value(connection, operation=operation.id)
+            change = await lock_refund(connection, operation.refund_id, self.database.clock.now)
+            if change.status is Status.SUBMITTING and change["detail"] != why:
+                change.put(detail=why)
+                await change.save(connection, announce=True)
+            return await _LOOKED.value(connection, operation=operation.id, more=int(looked))
 
     def _hold(self, change: Change, code: Code, why: str) -> None:
         # Quoted again at once; but terms that keep being refuted are not quoted in a hot loop.

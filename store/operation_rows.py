@@ -122,6 +122,12 @@ class OperationRows:
         """How long after its ``send_by`` a call can still be under way."""
         return timedelta(seconds=self.settings.stripe_connect_timeout_s + self.settings.stripe_read_timeout_s)
 
+    def window_is_over(self, sent: Operation, now: datetime) -> bool:
+        """Whether either clock says so: a worker whose clock was ahead must not make an old attempt look young."""
+        window = timedelta(seconds=self.settings.submit_safe_window_s)
+        ages = [sent.first_sent_ago, now - sent.first_sent_at if sent.first_sent_at else None]
+        return any(age is not None and age >= window for age in ages)
+
     async def halt(self, code: Code, reason: str) -> None:
         """Halt submitting until an operator lifts it, and tell people; nothing more if it is halted already."""
         async with self.database.begin() as connection:

@@ -97,6 +97,7 @@ class Payments(Holding):
                     await snapshots.save(connection, payment["id"], state, now=change.at)
                     if consumed is not None:
                         await self._write_operation(connection, change, revision, intended, consumed)
+                    change.put(detail=None)  # what it waited for until now
                     if change.status is Status.APPROVED:
                         change.move(Event.SUBMIT, revision=intended.revision, terms_hash=change["terms_hash"])
                     attempt = await self._insert_attempt(connection, change, intended)
@@ -161,10 +162,7 @@ class Payments(Holding):
         """
         if operation.api_version != self.settings.stripe_api_version:
             return f"it was approved for API version {operation.api_version}"
-        window = timedelta(seconds=self.settings.submit_safe_window_s)
-        # Over when either clock says so: a worker whose clock was ahead must not make an old attempt look young.
-        ages = [operation.first_sent_ago, now - operation.first_sent_at if operation.first_sent_at else None]
-        if any(age is not None and age >= window for age in ages):
+        if self.window_is_over(operation, now):
             return f"the safe window of {self.settings.submit_safe_window_s / 3600:g} h is over"
         if operation.attempts >= self.settings.submit_max_attempts:
             return f"{operation.attempts} attempts had no answer ({operation.last_reason})"

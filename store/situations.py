@@ -66,7 +66,7 @@ def waits_for(row: dict[str, Any]) -> str:
         case Status.HELD:
             return f"{amount} held back: {row['detail'] or row['code'] or 'see the ledger'}{_again(row)}"
         case Status.SUBMITTING:
-            return f"the processor's answer to {amount}"
+            return f"the processor's answer to {amount}" + (f": {row['detail']}" if row["detail"] else "")
         case Status.PENDING:
             return f"the processor to finish {amount}"
         case Status.PARKED:
@@ -77,13 +77,14 @@ def waits_for(row: dict[str, Any]) -> str:
 
 def _again(row: Mapping[str, Any]) -> str:
     if row["slot_at"] is not None:
-        return f"; its turn comes at {_second(row['slot_at'])}"
-    return f"; tried again at {_second(row['wake_at'])}" if row["code"] == Code.PROCESSOR_UNREACHABLE and row["wake_at"] else ""
+        return f"; its turn comes at {to_the_second(row['slot_at'])}"
+    return f"; tried again at {to_the_second(row['wake_at'])}" if row["code"] == Code.PROCESSOR_UNREACHABLE and row["wake_at"] else ""
 
 
 def _until(moment: datetime | None) -> str:
-    return f" until {_second(moment)}" if moment else ""
+    return f" until {to_the_second(moment)}" if moment else ""
 
 
-def _second(moment: datetime) -> str:
+def to_the_second(moment: datetime) -> str:
+    """A time as people read it here: RFC 3339 without parts of a second."""
     return rfc3339(moment.replace(microsecond=0)).replace(".000000", "")

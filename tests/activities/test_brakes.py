@@ -9,7 +9,8 @@ from temporalio.exceptions import ApplicationError
 
 from refunds.errors import Code
 from store import halts, pacing
-from tests.activities.shop import MakeShop, Shop, Tampered
+from store.situations import waits_for
+from tests.activities.shop import Crash, MakeShop, Shop, Tampered, crash
 
 FOR_EVER = None
 REVOKED = {"kind": "status", "status": 401, "body": {"error": {"type": "invalid_request_error", "message": "Invalid API Key provided"}}}
@@ -74,6 +75,83 @@ async def test_a_revoked_key_concludes_nothing_about_what_may_have_been_sent(sho
 
     assert (await shop.submit(refund_id)).status == "succeeded"
     assert await shop.asked_and_made(intent) == (1, 1)
+
+
+# --- what may have been sent when a brake comes ----------------------------------------------------------------------------------------------
+
+
+async def unknown(shop: Shop, fault: str = "lose_request") -> tuple[str, str]:
+    """A refund of which an attempt had no answer and can have none any more, and its payment."""
+    intent = await shop.paid()
+    refund_id = await shop.approved(intent)
+    await shop.fault("refund.create", {"kind": fault}, intent=intent)
+
+    with pytest.raises((ApplicationError, Crash)):
+        await shop.submit(refund_id, step=shop.submitting(Tampered(shop.processor, before={"find": crash})))
+    await shop.let_attempts_lapse(refund_id)
+    return intent, refund_id
+
+
+async def braked(shop: Shop, brake: str, *, on: bool = True) -> None:
+    if brake == "halt":
+        await (shop.payments.halt(Code.HALTED_BY_OPERATOR, "a test") if on else lift(shop))
+    else:
+        await shop.stop(stopped=on and brake == "stop", mode="draft" if on and brake == "draft" else "live")
+
+
+BRAKES = {"stop": "an operator has stopped all refunds", "draft": "the installation is in draft mode", "halt": "submitting is halted"}
+
+
+@pytest.mark.parametrize("brake", sorted(BRAKES))
+async def test_a_brake_parks_nothing_that_may_have_been_sent(shop: Shop, brake: str) -> None:
+    """It is looked for as long as the brake lasts, says what it waits for and until when, and is sent again afterwards with the same key."""
+    intent, refund_id = await unknown(shop)
+    await braked(shop, brake)
+    try:
+        entries, delay = await shop.entries(refund_id), None
+        for tried in range(2, 3 * shop.settings.submit_max_attempts):
+            with pytest.raises(ApplicationError) as caught:
+                await shop.submit(refund_id, attempt=tried)
+            delay = caught.value.next_retry_delay
+        row = await shop.row(refund_id)
+    finally:
+        await braked(shop, brake, on=False)
+
+    assert row["status"] == "submitting"
+    assert row["detail"].startswith(BRAKES[brake])
+    assert "meanwhile it is looked for and not sent again; parked for a person at " in waits_for(row)
+    assert delay is not None
+    assert timedelta(seconds=30) <= delay <= timedelta(seconds=60), "no hot loop, and soon after the brake"
+    assert await shop.entries(refund_id) == entries, "looking writes no history"
+    [operation] = await shop.query("SELECT looks FROM operations WHERE refund_id = :r", r=refund_id)
+    assert operation["looks"] == 0
+    assert (await shop.submit(refund_id)).status == "succeeded"
+    assert await shop.asked_and_made(intent) == (2, 1)
+    assert (await shop.row(refund_id))["detail"] is None
+
+
+@pytest.mark.parametrize("brake", sorted(BRAKES))
+async def test_what_was_sent_is_adopted_while_a_brake_is_on(shop: Shop, brake: str) -> None:
+    intent, refund_id = await unknown(shop, "lose_answer")
+    await braked(shop, brake)
+    try:
+        assert (await shop.submit(refund_id, attempt=2)).status == "succeeded"
+    finally:
+        await braked(shop, brake, on=False)
+    assert await shop.asked_and_made(intent) == (1, 1)
+
+
+async def test_a_stop_that_outlasts_the_safe_window_leaves_it_to_a_person(shop: Shop) -> None:
+    intent, refund_id = await unknown(shop)
+    await shop.stop()
+    try:
+        with pytest.raises(ApplicationError, match="emergency_stop"):
+            await shop.submit(refund_id, attempt=2)
+        shop.clock.advance(timedelta(hours=23, minutes=1))
+        assert (await shop.submit(refund_id, attempt=3)).status == "parked"
+    finally:
+        await shop.stop(stopped=False)
+    assert await shop.asked_and_made(intent) == (1, 0)
 
 
 async def test_a_key_that_is_refused_while_quoting_halts_as_well(shop: Shop) -> None:

@@ -140,25 +140,59 @@ async def test_no_answer_for_ever_is_parked_and_never_failed(shop: Shop, fault: 
 
 
 async def test_a_look_up_that_fails_concludes_nothing(shop: Shop) -> None:
-    """The refund was made, the answer lost, and the list cannot be had: parked, though the money is out."""
+    """The refund was made, the answer lost, and the list cannot be had, however often: that is no look in vain. With the list it is found."""
     intent = await shop.paid()
     refund_id = await shop.approved(intent)
     await shop.fault("refund.create", {"kind": "lose_answer"})
-    for attempt in range(1, shop.settings.submit_max_attempts + 1):
-        if attempt == 1:
-            with pytest.raises(ApplicationError):
-                # The state is read before the attempt, so that first list must come through.
-                await shop.fault("refund.list", {"kind": "delay", "ms": 1})
-                await shop.fault("refund.list", {"kind": "status", "status": 503}, times=FOR_EVER)
-                await shop.submit(refund_id)
-        elif attempt < shop.settings.submit_max_attempts:
-            with pytest.raises(ApplicationError):
-                await shop.submit(refund_id, attempt=attempt)
-        else:
-            assert (await shop.submit(refund_id, attempt=attempt)).status == "parked"
+    # The state is read before the attempt, so that first list must come through.
+    await shop.fault("refund.list", {"kind": "delay", "ms": 1})
+    await shop.fault("refund.list", {"kind": "status", "status": 503}, times=FOR_EVER)
+    for attempt in range(1, 2 * shop.settings.submit_max_attempts):
+        with pytest.raises(ApplicationError):
+            await shop.submit(refund_id, attempt=attempt)
+        await shop.let_attempts_lapse(refund_id)
 
+    row = await shop.row(refund_id)
+    assert row["status"] == "submitting"
+    assert row["detail"].startswith("the processor cannot be asked (server_error); parked for a person at ")
     assert await shop.asked_and_made(intent) == (1, 1)
     assert await shop.outcomes(refund_id) == ["unknown"]
+    await shop.control("DELETE", "/faults")
+    assert (await shop.submit(refund_id)).status == "succeeded"
+
+
+async def test_what_cannot_be_looked_up_until_the_window_is_over_is_parked(shop: Shop) -> None:
+    intent = await shop.paid()
+    refund_id = await shop.approved(intent)
+    await shop.fault("refund.create", {"kind": "lose_answer"})
+    await shop.fault("refund.list", {"kind": "delay", "ms": 1})
+    await shop.fault("refund.list", {"kind": "status", "status": 503}, times=FOR_EVER)
+    with pytest.raises(ApplicationError):
+        await shop.submit(refund_id)
+    shop.clock.advance(timedelta(hours=23, minutes=1))
+
+    assert (await shop.submit(refund_id, attempt=2)).status == "parked"
+    row = await shop.row(refund_id)
+    assert row["detail"] == "it could not be looked up (server_error), and the safe window is over"
+    assert await shop.asked_and_made(intent) == (1, 1)
+
+
+async def test_only_looks_that_had_to_find_it_count(shop: Shop) -> None:
+    """The request was sent a moment ago and may still be under way: a list without it says nothing, and so it is not parked for that."""
+    intent = await shop.paid()
+    refund_id = await shop.approved(intent)
+    await shop.fault("refund.create", {"kind": "lose_request"}, intent=intent)
+    with pytest.raises(ApplicationError):
+        await shop.submit(refund_id)
+    await shop.control("POST", "/refunds", {"payment_intent": intent, "amount": 8_000})  # it does not fit any more, so it is not sent again
+    for attempt in range(2, 2 * shop.settings.submit_max_attempts):
+        with pytest.raises(ApplicationError, match="terms_expired"):
+            await shop.submit(refund_id, attempt=attempt)
+    await shop.let_attempts_lapse(refund_id)
+
+    assert (await shop.submitted(refund_id)).status == "parked"
+    [operation] = await shop.query("SELECT looks FROM operations WHERE refund_id = :r", r=refund_id)
+    assert operation["looks"] == shop.settings.submit_max_attempts
 
 
 # --- refusals ----------------------------------------------------------------------------------------------------------------------------
