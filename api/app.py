@@ -12,14 +12,14 @@ from api.limits import Limits
 from api.metrics import Metrics
 from api.middleware import Observed
 from api.orchestrator import Connect, Orchestrator, from_environment
-from api.routes import access, controls, deciding, health, orders, policy, pulls, quotes, reconciliation, refunds, webhooks
+from api.routes import access, controls, deciding, health, orders, policy, pulls, quotes, rates, reconciliation, refunds, webhooks
 from api.services import Services
 from refunds.settings import Settings
 from store.db import Database, Listener
 from store.texts import Texts
 
 ROUTERS = tuple(
-    part.router for part in (refunds, quotes, deciding, orders, pulls, controls, access, policy, reconciliation, webhooks, health)
+    part.router for part in (refunds, quotes, deciding, orders, pulls, controls, access, policy, rates, reconciliation, webhooks, health)
 )
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
 """Every call there is."""

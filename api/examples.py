@@ -47,6 +47,7 @@ EXAMPLES: dict[str, Any] = {
     "NewPrincipal": {"kind": "person", "handle": "rita", "name": "Rita"},
     "NewKey": {"principal_id": "pr_01JNA7C0M5Y8QW2E4R6T8V0X3Z", "roles": ["reviewer"]},
     "NewVersion": {"source": "name: Our policy\n...", "note": "Higher ceiling for returns, as agreed on 1 March."},
+    "NewRate": {"currency": "EUR", "rate": "1.0834", "source": "European Central Bank"},
     "StripeEvent": {
         "id": "evt_3NxyzA",
         "object": "event",

@@ -99,7 +99,14 @@ async def record(
     return await _shown(connection, new["id"]), None if before is None else await _shown(connection, before["id"])
 
 
-_SHOWN = select(exchange_rates, principals.c.handle).join(principals, principals.c.id == exchange_rates.c.recorded_by)
+async def held(connection: AsyncConnection, base: str, at: datetime) -> dict[str, RecordedRate]:
+    """The rate of each currency in the base currency that holds at a time."""
+    holds = (exchange_rates.c.base == base, exchange_rates.c.effective_at <= at)
+    query = select(exchange_rates).where(*holds).ext(distinct_on(exchange_rates.c.currency)).order_by(exchange_rates.c.currency, *_NEWEST)
+    return {row["currency"]: _recorded(row) for row in (await connection.execute(query)).mappings()}
+
+
+_SHOWN = select(exchange_rates, principals.c.handle, principals.c.name).join(principals, principals.c.id == exchange_rates.c.recorded_by)
 
 
 async def _shown(connection: AsyncConnection, rate_id: str) -> Row:
