@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from cli.commands import access, acting, controls, orders, policy, reading, reconciling, stack
+from cli.commands import access, acting, controls, orders, policy, rates, reading, reconciling, stack
 from cli.output import Output
 from cli.problems import Problem, misuse
 from refunds.errors import RefundError
@@ -43,6 +43,7 @@ app.add_typer(orders.orders, name="orders")
 app.add_typer(access.people, name="people")
 app.add_typer(access.keys, name="keys")
 app.add_typer(policy.policy, name="policy")
+app.add_typer(rates.rates, name="rates")
 
 
 def main() -> None:
