@@ -1,13 +1,15 @@
 """Reading a payment live, for a quote."""
 
+from dataclasses import replace
+
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.heartbeat import heartbeating
 from activities.keys import halting_without_key
-from activities.processors.base import Processor
+from activities.processors.base import Marketplace, Processor
 from refunds.clock import Clock
-from refunds.messages import Step, StepInput
+from refunds.messages import WITH_FLOW, Step, StepInput
 from refunds.processor import MISSING, DisputeState, PaymentState, PaymentStatus, ProcessorError
 from store.observing import Observing
 from store.operations import Payments
@@ -16,25 +18,40 @@ from store.operations import Payments
 class PaymentReader:
     """Reads payments from the processor and keeps the readings in the store. With ``observing``, a refund they show that is not recorded is."""
 
-    def __init__(self, payments: Payments, processor: Processor, clock: Clock, observing: Observing | None = None) -> None:
+    def __init__(
+        self,
+        payments: Payments,
+        processor: Processor,
+        clock: Clock,
+        observing: Observing | None = None,
+        marketplace: Marketplace | None = None,
+    ) -> None:
         self._payments = payments
         self._processor = processor
+        self._marketplace = marketplace
         self._clock = clock
         self._observing = observing
 
-    async def read(self, payment_id: str) -> PaymentState:
+    async def read(self, payment_id: str, *, with_flow: bool = False) -> PaymentState:
         """Read one payment and keep the reading. Raises ``NotSent`` when the processor cannot be asked.
 
-        A payment the processor does not know is kept as such, so that the quote can deny it by name.
+        A payment the processor does not know is kept as such, so that the quote can deny it by name. A manual payment is never asked about: it is as recorded.
         """
-        state = await self.look(*await self._payments.processor_payment_of(payment_id))
+        if (known := await self._payments.manual_payment(payment_id)) is not None:
+            return known
+        state = await self.look(*await self._payments.processor_payment_of(payment_id), with_flow)
         await self._payments.save_snapshot(payment_id, state)
         return state
 
-    async def look(self, processor_payment: str, currency: str) -> PaymentState:
-        """Read one payment without keeping the reading. Raises ``NotSent`` when the processor cannot be asked."""
+    async def look(self, processor_payment: str, currency: str, with_flow: bool = False) -> PaymentState:
+        """Read one payment without keeping the reading. Raises ``NotSent`` when the processor cannot be asked.
+
+        ``with_flow``: also where its money went, which is more calls, and asked only for a refund that is to return it.
+        """
         async with halting_without_key(self._payments):
             state = await self._processor.read_payment(processor_payment) or missing(processor_payment, currency, self._clock)
+            if with_flow and state.raw_status != MISSING and self._marketplace is not None:
+                state = replace(state, flow=await self._marketplace.read_flow(processor_payment))
         if self._observing is not None:
             await self._observing.take_in(processor_payment, state)
         return state
@@ -44,7 +61,8 @@ class PaymentReader:
         """Read the payment named in ``message``."""
         try:
             async with heartbeating():
-                await self.read(step.message)
+                with_flow = step.detail == WITH_FLOW or (step.refund != "" and await self._payments.wants_flow(step.refund))
+                await self.read(step.message, with_flow=with_flow)
         except ProcessorError as error:
             raise ApplicationError(error.reason, type=type(error).__name__) from None
 

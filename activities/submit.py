@@ -4,18 +4,16 @@ Intent, attempt and receipt are the store's; this file only decides what to do b
 first finds out what became of the attempts before it, and repeats the same bytes with the same key only inside the safe window.
 """
 
-import asyncio
 import random
-from collections.abc import Coroutine
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.heartbeat import heartbeating
+from activities.heartbeat import heartbeating, to_its_end
 from activities.keys import CANNOT_LOOK_UP, halt_for
-from activities.processors.base import Processor, SendTooLate, uptime
+from activities.processors.base import Marketplace, Processor, SendTooLate, uptime
 from activities.processors.error_map import RATE_LIMITED
 from activities.read_payment import missing
 from refunds.errors import Code
@@ -26,8 +24,9 @@ from refunds.settings import Settings
 from refunds.status import Status
 from refunds.terms import OperationKind
 from store import brakes
+from store.manual import HandingOver
 from store.observing import Observing
-from store.operations import Attempt, Operation, Payments, Standing
+from store.operations import Attempt, Operation, Standing
 from store.situations import to_the_second
 
 log = logger(__name__)
@@ -36,10 +35,13 @@ log = logger(__name__)
 class Submit:
     """The step of the ``payments`` role that sends."""
 
-    def __init__(self, payments: Payments, observing: Observing, processor: Processor, settings: Settings) -> None:
+    def __init__(
+        self, payments: HandingOver, observing: Observing, processor: Processor, settings: Settings, marketplace: Marketplace | None = None
+    ) -> None:
         self._payments = payments
         self._observing = observing
         self._processor = processor
+        self._marketplace = marketplace
         self._settings = settings
 
     @activity.defn(name=Step.SUBMIT)
@@ -50,12 +52,14 @@ class Submit:
         """
         tried = activity.info().attempt
         async with heartbeating():
-            return await _to_its_end(self._attempt_once(step.refund, tried))
+            return await to_its_end(self._attempt_once(step.refund, tried))
 
     async def _attempt_once(self, refund_id: str, tried: int) -> Situation:
         standing = await self._payments.standing(refund_id)
         if standing.situation.status not in (Status.APPROVED, Status.SUBMITTING):
             return standing.situation
+        if standing.by_hand:
+            return await self._payments.hand_over(refund_id)
         try:
             return await self._advance(refund_id, standing)
         except (NotSent, Unknown) as error:
@@ -77,6 +81,8 @@ class Submit:
         state = await self._processor.read_payment(standing.processor_payment)
         if state is None:
             state = missing(standing.processor_payment, standing.currency, self._payments.database.clock)
+        elif standing.with_legs and self._marketplace is not None:
+            state = replace(state, flow=await self._marketplace.read_flow(standing.processor_payment))
         if standing.unreachable:
             await self._payments.reached()
         await self._observing.take_in(standing.processor_payment, state)
@@ -193,13 +199,3 @@ _IN_FLIGHT = "attempt_in_flight"
 _BRAKES = frozenset(code.value.lower() for code in brakes.CODES)
 _NO_LOOK = frozenset({CANNOT_LOOK_UP, Code.ATTEMPT_OPEN.value.lower()}) | _BRAKES
 """After these nobody can say that it was looked for and not found, or that it could have been repeated."""
-
-
-async def _to_its_end(work: Coroutine[Any, Any, Situation]) -> Situation:
-    """Run to the end even when the activity is cancelled meanwhile."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.gather(task, return_exceptions=True)
-        raise

@@ -22,6 +22,7 @@ from refunds.messages import (
     QUEUE_REFUNDS,
     READING_WORKFLOW,
     RECONCILIATION_WORKFLOW,
+    WITH_FLOW,
     WORKFLOW_TYPE,
     Message,
     Outcome,
@@ -120,13 +121,13 @@ class Orchestrator:
         await self._try(f"update {name}", refund_id, call, within_s)
         return answers[0] if answers else None
 
-    async def read_payment(self, payment_id: str, *, within_s: float) -> bool:
-        """Have the payments role read a payment from the processor; ``False`` when that was not done in time."""
+    async def read_payment(self, payment_id: str, *, with_flow: bool, within_s: float) -> bool:
+        """Have the payments role read a payment from the processor, and where its money went; ``False`` when that was not done in time."""
 
         async def call() -> None:
             await self._client.execute_workflow(
                 READING_WORKFLOW,
-                StepInput(refund="", message=payment_id),
+                StepInput(refund="", message=payment_id, detail=WITH_FLOW if with_flow else ""),
                 id=f"payment-reading-{new_id(Prefix.TICKET)}",
                 task_queue=QUEUE_REFUNDS,
             )

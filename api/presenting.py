@@ -11,11 +11,13 @@ from fastapi import Response
 from refunds.clock import parse_rfc3339, rfc3339
 from refunds.errors import CATALOGUE, Code
 from refunds.ids import workflow_id
+from refunds.marketplace import PlannedLeg
 from refunds.money import Money
+from refunds.processor import MANUAL
 from refunds.status import FINAL, Status
 from store.classifying import SEALED
 from store.lines import breakdown_of
-from store.situations import RUNBOOKS, waits_for
+from store.situations import runbook_of, waits_for
 from store.sql import Row
 from store.views import Seen
 
@@ -38,6 +40,14 @@ _FOR_CUSTOMER: dict[Status, str] = {
     Status.ANSWERED: "We have answered your question; no refund was asked for.",
     Status.DRAFTED: "Your request for {money} was prepared; nothing was sent.",
 }
+
+_BY_HAND: dict[Status, str] = {
+    Status.APPROVED: "Your refund of {money} is approved; a colleague will give it back the way it was paid.",
+    Status.HELD: "Your refund of {money} is approved; a colleague will give it back the way it was paid.",
+    Status.PARKED: "A colleague is giving {money} back to you the way it was paid.",
+    Status.SUCCEEDED: "Your refund of {money} was given back the way it was paid.",
+}
+"""What is said of a manual part, which no bank will show."""
 
 
 def answer(body: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -65,7 +75,10 @@ def _amount(amount: int | None, currency: str | None) -> dict[str, Any]:
 def for_customer(row: Row) -> str:
     """The one sentence that may be said to the customer."""
     known = row["amount"] and row["currency"]
-    return _FOR_CUSTOMER[Status(row["status"])].format(money=Money(row["amount"], row["currency"]) if known else "your payment")
+    by_hand = _BY_HAND.get(Status(row["status"])) if row["processor"] == MANUAL else None
+    return (by_hand or _FOR_CUSTOMER[Status(row["status"])]).format(
+        money=Money(row["amount"], row["currency"]) if known else "your payment"
+    )
 
 
 def code_in_words(code: str | None) -> dict[str, Any]:
@@ -81,7 +94,7 @@ def summary(row: Row) -> dict[str, Any]:
         "status": row["status"],
         "status_since": row["status_since"],
         "created_at": row["created_at"],
-        "final": Status(row["status"]) in FINAL,
+        "final": Status(row["status"]) in FINAL and row["legs_at"] is None,
         **_amount(row["amount"], row["currency"]),
         "order_id": row["order_ref"],
         "customer_id": row["customer_ref"],
@@ -113,12 +126,13 @@ def refund(seen: Seen, *, run_url: str, texts: Mapping[str, str] | None, reads_t
         "instructions": [_instruction(i) for i in row["instructions"] or ()],
         "revisions": [_revision(r) for r in row["revisions"] or ()],
         "deadlines": _deadlines(row),
-        "runbook": RUNBOOKS.get(seen.status),
+        "runbook": runbook_of(row),
         "for_customer": for_customer(row),
         "processor": {
             "name": row["processor"],
             "payment_id": row["processor_payment"],
             "operations": [_operation(o) for o in row["operations"] or ()],
+            "legs": [_leg(leg) for leg in row["legs"] or ()],
         },
         "context": _context(seen),
         "reading": _reading(row["classification"], texts.get(SEALED) if texts else None),
@@ -163,6 +177,11 @@ def breakdown(parts: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     lines = [line | {"amount_text": str(Money(line["amount"], parts["currency"]))} for line in parts["lines"]]
     return {**parts, **_amount(parts["amount"], parts["currency"]), "lines": lines}
+
+
+def leg_quoted(leg: PlannedLeg) -> dict[str, Any]:
+    """A leg that would be sent beside the refund."""
+    return {"kind": leg.kind.value, "target": leg.target, "account": leg.account, **_amount(leg.amount, leg.currency)}
 
 
 def _policy(row: Row) -> dict[str, Any] | None:
@@ -225,8 +244,8 @@ def _revision(stored: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _operation(stored: Mapping[str, Any]) -> dict[str, Any]:
-    attempts = [
+def _attempts(stored: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
         {
             "number": a["number"],
             "opened_at": _moment(a["opened_at"]),
@@ -237,6 +256,27 @@ def _operation(stored: Mapping[str, Any]) -> dict[str, Any]:
         }
         for a in stored["attempts"]
     ]
+
+
+def _leg(stored: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": stored["id"],
+        "kind": stored["kind"],
+        "operation": stored["operation"],
+        "target": stored["target"],
+        "account": stored["account"],
+        **_amount(stored["amount"], stored["currency"]),
+        "state": stored["state"],
+        "state_since": _moment(stored["state_since"]),
+        "due_at": _moment(stored["due_at"]),
+        **code_in_words(stored["code"]),
+        "detail": stored["detail"],
+        "reversal_id": stored["receipt_id"],
+        "attempts": _attempts(stored),
+    }
+
+
+def _operation(stored: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": stored["id"],
         "kind": stored["kind"],
@@ -247,7 +287,7 @@ def _operation(stored: Mapping[str, Any]) -> dict[str, Any]:
         "outcome": stored["outcome"],
         "refund_id": stored["processor_refund_id"],
         "refund_state": stored["processor_refund_state"],
-        "attempts": attempts,
+        "attempts": _attempts(stored),
     }
 
 

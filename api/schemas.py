@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from refunds.errors import Code
+from refunds.orders import Tender
 from refunds.people import PrincipalKind, Role
 from refunds.status import Status
 
@@ -237,12 +238,29 @@ class OperationMade(Amounts):
     attempts: list[AttemptMade]
 
 
+class LegMade(Amounts, CodeInWords):
+    """What is returned beside the refund on a marketplace: one reversal of a transfer, or one refund of the platform's fee."""
+
+    id: str
+    kind: Literal["reverse_transfer", "refund_fee"]
+    operation: str
+    target: Annotated[str, Field(description="The transfer that is reversed, or the fee that is given back.")]
+    account: Annotated[str, Field(description="The connected account that a transfer had gone to, or that paid the fee.")]
+    state: Literal["waiting", "done", "parked", "not_done", "void"]
+    state_since: AwareDatetime
+    due_at: AwareDatetime | None
+    detail: str | None
+    reversal_id: Annotated[str | None, Field(description="The processor's id of the reversal, or of the refund of the fee.")]
+    attempts: list[AttemptMade]
+
+
 class ProcessorSide(Shape):
     """What is known of the payment processor's side."""
 
     name: str | None
     payment_id: str | None
     operations: list[OperationMade]
+    legs: list[LegMade]
 
 
 class RefundableView(Shape):
@@ -324,13 +342,24 @@ class SettlementView(Shape):
     refund: RefundView
 
 
+class LegQuoted(Amounts):
+    """One leg that would be sent beside it."""
+
+    kind: Literal["reverse_transfer", "refund_fee"]
+    target: str
+    account: str
+
+
 class QuotedTerms(Amounts):
     """What would be sent."""
 
-    operation: Literal["refund", "release"]
+    operation: Literal["refund", "release", "manual"]
     payment_id: str
     full: bool
     destination: str
+    reverse_transfer: bool
+    refund_application_fee: bool
+    legs: list[LegQuoted]
     reason: str | None
     processor_reason: str | None
 
@@ -406,6 +435,8 @@ class OrderedPayment(Shape):
     id: str
     payment_id: str
     currency: str
+    processor: Literal["stripe", "manual"]
+    tender: Annotated[Tender | None, Field(description="Of a manual payment: what a person gives back.")]
 
 
 class OrderView(Shape):

@@ -51,6 +51,10 @@ class Code(StrEnum):
     PAYMENT_IS_OTHER_OBJECT = "PAYMENT_IS_OTHER_OBJECT"
     AMBIGUOUS_PAYMENT = "AMBIGUOUS_PAYMENT"
     REFUND_NOT_FOUND = "REFUND_NOT_FOUND"
+    GROUP_NOT_FOUND = "GROUP_NOT_FOUND"
+    GROUP_NOT_COVERED = "GROUP_NOT_COVERED"
+    LEG_NOT_FOUND = "LEG_NOT_FOUND"
+    CONNECTED_ACCOUNT = "CONNECTED_ACCOUNT"
     LINES_AND_FULL = "LINES_AND_FULL"
     LINE_TWICE = "LINE_TWICE"
     LINE_NOT_FOUND = "LINE_NOT_FOUND"
@@ -100,6 +104,11 @@ class Code(StrEnum):
     PAYMENT_INCOMPLETE = "PAYMENT_INCOMPLETE"
     PAYMENT_MISSING = "PAYMENT_MISSING"
     PAYMENT_OTHER_MODE = "PAYMENT_OTHER_MODE"
+    NO_TRANSFER = "NO_TRANSFER"
+    NO_APPLICATION_FEE = "NO_APPLICATION_FEE"
+    TRANSFER_UNCLEAR = "TRANSFER_UNCLEAR"
+    TRANSFER_REVERSED = "TRANSFER_REVERSED"
+    FEE_RETURNED = "FEE_RETURNED"
     REVIEWER_DENIED = "REVIEWER_DENIED"
     CONSENT_DECLINED = "CONSENT_DECLINED"
     # held
@@ -126,6 +135,10 @@ class Code(StrEnum):
     STATUS_UNKNOWN = "STATUS_UNKNOWN"
     PENDING_TOO_LONG = "PENDING_TOO_LONG"
     SETTLED_NOT_REFUNDED = "SETTLED_NOT_REFUNDED"
+    MANUAL_PART = "MANUAL_PART"
+    LEG_REFUSED = "LEG_REFUSED"
+    LEG_GIVEN_UP = "LEG_GIVEN_UP"
+    SETTLED_NOT_REVERSED = "SETTLED_NOT_REVERSED"
     # why a payment that was pulled made no order
     NO_ORDER_ID = "NO_ORDER_ID"
     NO_CUSTOMER_ID = "NO_CUSTOMER_ID"
@@ -230,9 +243,21 @@ CATALOGUE: dict[Code, Meaning] = {
     _C.AMBIGUOUS_PAYMENT: Meaning(
         409,
         "The order has several payments and none was named.",
-        "Repeat with one of the named payments as payment_id.",
+        "Repeat with one of the named payments as payment_id, or ask for a refund of the whole order with POST /v1/refund-groups.",
     ),
     _C.REFUND_NOT_FOUND: Meaning(404, "There is no such refund in sight of this key.", "Check the id and whose key it is."),
+    _C.LEG_NOT_FOUND: Meaning(404, "The refund has no such leg.", "Read the refund: it lists its legs with their ids."),
+    _C.CONNECTED_ACCOUNT: Meaning(
+        422,
+        "Payments made directly on a connected account cannot be refunded here.",
+        "Refund it with the connected account's own key; see docs/marketplaces.md.",
+    ),
+    _C.GROUP_NOT_FOUND: Meaning(404, "There is no such group in sight of this key.", "Check the id and whose key it is."),
+    _C.GROUP_NOT_COVERED: Meaning(
+        409,
+        "The order's payments together do not hold what is asked for; nothing was made.",
+        "Ask for at most what the payments named in the answer still hold, or for one of them alone.",
+    ),
     _C.LINES_AND_FULL: Meaning(
         422, "Both lines or shipping and full were given.", "Send full: true for everything that is left, or the lines."
     ),
@@ -244,7 +269,7 @@ CATALOGUE: dict[Code, Meaning] = {
     _C.LINES_OF_SEVERAL_PAYMENTS: Meaning(
         409,
         "The order was paid in several payments, so no line belongs to one of them.",
-        "Ask by amount and payment_id, without lines.",
+        "Ask for these lines with POST /v1/refund-groups, or by amount and payment_id without lines.",
     ),
     _C.ORDER_CONFLICT: Meaning(
         409,
@@ -331,6 +356,19 @@ CATALOGUE: dict[Code, Meaning] = {
         "The payment is of the processor's other mode: a test payment in a live installation, or the other way round.",
         "Send the order's payments.id of this installation's mode.",
     ),
+    _C.NO_TRANSFER: Meaning(0, "Nothing of this payment was transferred to a connected account.", "Ask again without reverse_transfer."),
+    _C.NO_APPLICATION_FEE: Meaning(0, "No application fee was taken of this payment.", "Ask again without refund_application_fee."),
+    _C.TRANSFER_UNCLEAR: Meaning(
+        0,
+        "A transfer of the same group is tied to no charge: it may belong to another payment.",
+        "Ask again without reverse_transfer, and reverse the transfer in the processor's dashboard.",
+    ),
+    _C.TRANSFER_REVERSED: Meaning(
+        0, "All of what was transferred came back already, or is about to.", "Ask again without reverse_transfer."
+    ),
+    _C.FEE_RETURNED: Meaning(
+        0, "All of the application fee was given back already, or is about to be.", "Ask again without refund_application_fee."
+    ),
     _C.REVIEWER_DENIED: Meaning(0, "A reviewer denied it.", "See the decision and its note."),
     _C.CONSENT_DECLINED: Meaning(0, "The customer declined these terms.", "Ask for a new refund if other terms are wanted."),
     _C.EMERGENCY_STOP: Meaning(0, "An operator has stopped all refunds.", "It goes on when an operator resumes."),
@@ -387,6 +425,11 @@ CATALOGUE: dict[Code, Meaning] = {
     ),
     _C.STATUS_UNKNOWN: Meaning(0, "The processor reports a status this version does not know.", "Look in the dashboard, then settle."),
     _C.PENDING_TOO_LONG: Meaning(0, "The processor has not finished within 45 days.", "Ask the processor, then settle."),
+    _C.MANUAL_PART: Meaning(
+        0,
+        "No processor can return it: a person gives it back.",
+        "Give back what the detail says, then settle it as refunded with evidence; never by another way than it was paid.",
+    ),
     _C.SETTLED_NOT_REFUNDED: Meaning(0, "Two persons found that no money had moved.", "Ask for a new refund if it is still due."),
     _C.NO_ORDER_ID: Meaning(0, "The payment's metadata names no order.", "Send the order yourself, or set the metadata and pull again."),
     _C.NO_CUSTOMER_ID: Meaning(
@@ -406,6 +449,19 @@ CATALOGUE: dict[Code, Meaning] = {
     ),
     _C.PAYMENT_UNREADABLE: Meaning(
         0, "The processor's answer for this payment cannot be read.", "Look it up there, and send the order yourself."
+    ),
+    _C.LEG_REFUSED: Meaning(
+        0,
+        "The processor definitely refused this leg, as when the connected account has too little; the refund itself stands.",
+        "See the processor's code; make it good by hand, then settle the leg.",
+    ),
+    _C.LEG_GIVEN_UP: Meaning(
+        0,
+        "The leg was never sent and will not be: its refund had counted as failed, or this program speaks another API version by now.",
+        "Look in the processor's dashboard, make it good by hand, then settle the leg.",
+    ),
+    _C.SETTLED_NOT_REVERSED: Meaning(
+        0, "Two persons found that nothing had been taken back.", "Settle with the connected account another way if it is still due."
     ),
     _C.STORE_UNAVAILABLE: Meaning(
         503,

@@ -4,10 +4,14 @@ A refund to the customer is one leg. Where a part of the money went to a connect
 of its own with its own request, key and receipt: a leg that is done is never repeated because another one is missing (field report 37).
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+
+from refunds.errors import Code
+from refunds.money import CURRENCIES, Money
 
 
 class FundsFlow(StrEnum):
@@ -124,3 +128,124 @@ def leg_differences(receipt: LegReceipt, request: LegRequest) -> str:
         )
         if asked != answered
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Which legs are asked for beside the refund; false when none is."""
+
+    reverse_transfer: bool = False
+    refund_application_fee: bool = False
+
+    def __bool__(self) -> bool:
+        return self.reverse_transfer or self.refund_application_fee
+
+
+NO_WISH = Wish()
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLeg:
+    """One leg as it stands in exact terms: what is taken back of ``target``, and from (a transfer) or to (a fee) which connected account."""
+
+    kind: LegKind
+    target: str
+    account: str
+    amount: int
+    currency: str
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The legs of one refund, and everything they were taken from: ``flow`` names also what comes to nothing. Or why they cannot be, and then no leg."""
+
+    legs: tuple[PlannedLeg, ...] = ()
+    flow: tuple[str, ...] = ()
+    refusal: Code | None = None
+    why: str = ""
+
+
+NOTHING_PLANNED = Planned()
+LEG_FIELDS = {
+    Code.NO_TRANSFER: "reverse_transfer",
+    Code.TRANSFER_UNCLEAR: "reverse_transfer",
+    Code.TRANSFER_REVERSED: "reverse_transfer",
+    Code.NO_APPLICATION_FEE: "refund_application_fee",
+    Code.FEE_RETURNED: "refund_application_fee",
+}
+"""Which field each refusal of a leg is about."""
+
+
+def plan_legs(flow: MoneyFlow, wish: Wish, *, amount: int, before: int, captured: int, claimed: Mapping[str, int]) -> Planned:
+    """Work out the legs of a refund of ``amount`` of a payment of which ``captured`` was taken and ``before`` has gone back or is promised.
+
+    Each transfer, and the fee, is returned in the proportion in which the payment is: what belongs to ``before + amount`` less what belongs to ``before``, each
+    rounded to the nearest step of its currency (half up). So parts of it, in any order, end at exactly the whole, and none is ever below zero. More than what is left
+    (less ``claimed``, what other refunds of ours have promised of a target) is never taken. A part that comes to nothing is no leg.
+    """
+    targets = tuple(_targets(flow, wish))
+    if (refusal := _refusal(flow, wish, targets, claimed)) is not None:
+        return Planned(refusal=refusal[0], why=refusal[1])
+    legs: list[PlannedLeg] = []
+    for kind, target in targets:
+        step = CURRENCIES[target.currency].multiple
+        share = _upto(target.amount, before + amount, captured, step) - _upto(target.amount, before, captured, step)
+        if (share := min(share, target.left - claimed.get(target.id, 0))) > 0:
+            legs.append(PlannedLeg(kind, target.id, _account(target), share, target.currency))
+    return Planned(tuple(legs), tuple(target.id for _, target in targets))
+
+
+def no_longer_fits(planned: Planned, flow: MoneyFlow, wish: Wish, claimed: Mapping[str, int]) -> str | None:
+    """Why legs that were approved cannot be sent as the money's way is now, or ``None``: another transfer or fee, or less of one left than was approved."""
+    now = {target.id: target for _, target in _targets(flow, wish)}
+    if tuple(now) != planned.flow:
+        return f"the way of the money changed: {', '.join(planned.flow) or 'nothing'} became {', '.join(now) or 'nothing'}"
+    for leg in planned.legs:
+        target = now[leg.target]
+        if (_account(target), target.currency) != (leg.account, leg.currency):
+            return f"{leg.target} is not what was approved"
+        if (left := target.left - claimed.get(leg.target, 0)) < leg.amount:
+            return f"only {Money(max(left, 0), leg.currency)} of {leg.target} can still be taken back"
+    return None
+
+
+def _targets(flow: MoneyFlow, wish: Wish) -> Iterator[tuple[LegKind, TransferState | FeeState]]:
+    if wish.reverse_transfer:
+        yield from ((LegKind.REVERSE_TRANSFER, transfer) for transfer in flow.transfers)
+    if wish.refund_application_fee and flow.fee is not None:
+        yield LegKind.REFUND_FEE, flow.fee
+
+
+def _refusal(
+    flow: MoneyFlow, wish: Wish, targets: tuple[tuple[LegKind, TransferState | FeeState], ...], claimed: Mapping[str, int]
+) -> tuple[Code, str] | None:
+    """Why a wish makes no sense for this payment. What cannot be told for sure is refused too, never guessed."""
+    if wish.reverse_transfer and not flow.transfers:
+        return Code.NO_TRANSFER, "Nothing of this payment was transferred to a connected account."
+    if wish.refund_application_fee and flow.fee is None:
+        return Code.NO_APPLICATION_FEE, "No application fee was taken of this payment."
+    loose = [transfer.id for transfer in flow.transfers if transfer.charge is None]
+    if wish.reverse_transfer and loose:
+        return Code.TRANSFER_UNCLEAR, f"{loose[0]} is of the same transfer group but of no charge, so it may belong to another payment."
+    for _, target in targets:
+        if target.currency not in CURRENCIES:
+            return Code.UNKNOWN_CURRENCY, f"{target.id} is in {target.currency[:12]}, which is not known here."
+    for kind, code, what in (
+        (LegKind.REVERSE_TRANSFER, Code.TRANSFER_REVERSED, "what was transferred"),
+        (LegKind.REFUND_FEE, Code.FEE_RETURNED, "the application fee"),
+    ):
+        of_kind = [target for found, target in targets if found is kind]
+        if of_kind and not any(target.left > claimed.get(target.id, 0) for target in of_kind):
+            return code, f"All of {what} came back already, or is about to."
+    return None
+
+
+def _account(target: TransferState | FeeState) -> str:
+    return target.destination if isinstance(target, TransferState) else target.account
+
+
+def _upto(whole: int, returned: int, captured: int, step: int) -> int:
+    """What of ``whole`` belongs to ``returned`` of ``captured``, to the nearest step, half up; all of it for everything."""
+    if returned >= captured:
+        return whole
+    return min(whole, (2 * whole * returned + captured * step) // (2 * captured * step) * step)

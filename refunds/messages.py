@@ -36,6 +36,10 @@ UNREAD = "unread"
 """The ``detail`` of a preparation that goes on although the text could not be read: a person reads it."""
 
 
+WITH_FLOW = "with_flow"
+"""The ``detail`` of a reading that also asks where the money went: to connected accounts, and as the platform's fee."""
+
+
 class Step:
     """Names of the activities: the workflow calls them by name and never imports them."""
 
@@ -49,6 +53,7 @@ class Step:
     SUBMIT = "submit"
     RECONCILE = "reconcile"
     SETTLE = "settle"
+    LEGS = "send_legs"
     OBSERVE = "observe_payment"
     RECONCILE_BEGIN = "begin_reconciliation"
     RECONCILE_PAGES = "reconcile_pages"
@@ -140,7 +145,7 @@ class Situation:
 
     ``needs`` names a step of another role that must run before this one can go on (``classify`` or ``read_payment``), or is empty. ``wake_at`` is the next
     instant at which something is due by itself (reminder, escalation, expiry, poll), ``review_by`` the one a person is held to. ``refused`` is the code when
-    the message that led here changed nothing.
+    the message that led here changed nothing. ``legs_at`` is when the open legs of a marketplace refund are due next; the run goes on while there is one.
     """
 
     refund: str
@@ -163,6 +168,7 @@ class Situation:
     code: str = ""
     refused: str = ""
     refused_detail: str = ""
+    legs_at: datetime | None = None
 
 
 @dataclass(frozen=True)

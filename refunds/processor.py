@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from refunds.errors import Code
+from refunds.marketplace import MoneyFlow
 from refunds.money import Money
 from refunds.status import Event
 
@@ -27,6 +28,9 @@ class PaymentStatus(StrEnum):
 
 STRIPE = "stripe"
 """The name of the processor that is built in."""
+
+MANUAL = "manual"
+"""The "processor" of a payment that no processor can return: a person gives it back (``docs/runbooks/manual.md``). Nothing is ever asked or sent for one."""
 
 MISSING = "missing"
 """The raw status of a payment that the processor does not know."""
@@ -92,7 +96,7 @@ class PaymentState:
     ``captured`` and ``capturable`` are in API units of ``currency``. ``captured`` is what was taken, in one capture or several, below the authorised amount
     or above it, by whichever charge; what is released of an authorisation is in neither, and in no refund. A payment of which a part was captured while more
     can be is ``CAPTURED`` with both. ``charge`` is the one that took the money, which need not be the latest. ``read_at`` is our clock's time when the
-    reading began: nothing later is in it.
+    reading began: nothing later is in it. ``flow`` is where the money went, read only when somebody asks for its return; it has a time of its own.
     """
 
     processor_payment: str
@@ -106,6 +110,7 @@ class PaymentState:
     read_at: datetime
     charge: str | None = None
     raw_status: str = ""
+    flow: MoneyFlow | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,12 @@ def _in_scope(value: Any) -> Any:
     return value
 
 
+def _no_direct_charge(value: Any) -> None:
+    # Direct charges belong to the connected account: our key, ledger and limits are the platform's, so they are refused by name.
+    if value is not None:
+        raise RefundError(Code.CONNECTED_ACCOUNT, field="connected_account")
+
+
 AskedAmount = Annotated[int | None, BeforeValidator(_integer_amount)]
 LongText = Annotated[CleanText, StringConstraints(max_length=MAX_TEXT)]
 
@@ -79,6 +85,9 @@ class RefundRequest(_Asked):
 
     Without an amount the lines are priced when it is quoted: from what was captured, by the order's version in force (:mod:`refunds.allocation`). With
     one, the amount counts, and a person looks where the lines come to another. Either way their units count as gone back.
+
+    On a marketplace, ``reverse_transfer`` takes the connected accounts' part of it back from them, and ``refund_application_fee`` gives the platform's fee on
+    it back; each is refused by name for a payment that has none (:mod:`refunds.marketplace`).
     """
 
     order_id: ExternalId | None = None
@@ -89,6 +98,9 @@ class RefundRequest(_Asked):
     reason: Annotated[Reason | None, BeforeValidator(_in_scope)] = None
     lines: Annotated[list[RequestedLine], Field(max_length=1000)] = []
     shipping: Annotated[bool, Field(strict=True)] = False
+    reverse_transfer: Annotated[bool, Field(strict=True)] = False
+    refund_application_fee: Annotated[bool, Field(strict=True)] = False
+    connected_account: Annotated[None, BeforeValidator(_no_direct_charge)] = None
     message: LongText | None = None
 
     @model_validator(mode="after")
@@ -131,7 +143,7 @@ class Ticket(_Asked):
 
 
 class RevisionRequest(Strict):
-    """``POST /v1/refunds/{id}/revisions``: other terms, for the ``terms_hash`` that was seen. At least one of amount, payment and reason changes."""
+    """``POST /v1/refunds/{id}/revisions``: other terms, for the ``terms_hash`` that was seen. At least one of amount, payment, reason and legs changes."""
 
     terms_hash: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")] | None = None
     payment_id: ExternalId | None = None
@@ -139,14 +151,17 @@ class RevisionRequest(Strict):
     currency: Annotated[str, StringConstraints(min_length=1, max_length=12)] | None = None
     full: bool = False
     reason: Annotated[Reason | None, BeforeValidator(_in_scope)] = None
+    reverse_transfer: Annotated[bool | None, Field(strict=True)] = None
+    refund_application_fee: Annotated[bool | None, Field(strict=True)] = None
     note: Annotated[CleanText, StringConstraints(max_length=5_000)] = ""
 
     @model_validator(mode="after")
     def _something_changes(self) -> Self:
         if self.full and self.amount is not None:
             raise RefundError(Code.AMOUNT_AND_FULL, field="full")
-        if self.amount is None and not self.full and self.payment_id is None and self.reason is None:
-            raise RefundError(Code.TERMS_UNCHANGED, "Give another amount, payment_id or reason.", field="amount")
+        legs = self.reverse_transfer is not None or self.refund_application_fee is not None
+        if self.amount is None and not self.full and self.payment_id is None and self.reason is None and not legs:
+            raise RefundError(Code.TERMS_UNCHANGED, "Give another amount, payment_id, reason or other legs.", field="amount")
         if self.amount is not None:
             if self.currency is None:
                 raise RefundError(Code.UNKNOWN_CURRENCY, "An amount needs its currency.", field="currency")

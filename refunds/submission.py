@@ -24,7 +24,8 @@ def freeze(terms: Terms, operation_id: str) -> FrozenRequest:
     """Write the processor's request for these terms, once; every attempt repeats it byte for byte.
 
     Metadata carries our ids and the digest of the terms only, never text (field report 53). Optional parameters are sent only when they apply: an absent
-    reason is left out, not sent empty (field report 38).
+    reason is left out, not sent empty (field report 38). ``reverse_transfer`` and ``refund_application_fee`` are never sent with it: each is a
+    leg of its own (:func:`freeze_leg`, decision 0016).
     """
     params: dict[str, Any] = {}
     if terms.operation is OperationKind.REFUND:
@@ -36,10 +37,6 @@ def freeze(terms: Terms, operation_id: str) -> FrozenRequest:
         }
         if terms.processor_reason is not None:
             params["reason"] = terms.processor_reason
-        if terms.reverse_transfer:
-            params["reverse_transfer"] = True
-        if terms.refund_application_fee:
-            params["refund_application_fee"] = True
     return FrozenRequest(
         operation=operation_id,
         kind=terms.operation.value,

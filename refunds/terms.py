@@ -13,21 +13,39 @@ import rfc8785
 from pydantic import BaseModel, ConfigDict
 
 from refunds.clock import rfc3339
+from refunds.marketplace import LegKind, Planned, PlannedLeg
 from refunds.reasons import Reason
 
 
 class OperationKind(StrEnum):
-    """What is done at the processor: money of a captured payment is returned, or a whole authorisation is released."""
+    """What is done: money of a captured payment is returned by its processor, a whole authorisation is released, or, for what no processor can return
+    (a gift card, store credit, cash), a person gives it back."""
 
     REFUND = "refund"
     RELEASE = "release"
+    MANUAL = "manual"
+
+
+class LegTerms(BaseModel):
+    """One leg beside the refund, exactly: so much of this transfer is reversed from that account, or so much of this fee given back to it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    kind: LegKind
+    target: str
+    account: str
+    amount: int
+    amount_text: str
+    currency: str
 
 
 class Terms(BaseModel):
     """The exact terms of one revision of one refund.
 
-    ``amount`` is in the currency's API unit. ``order`` and ``payment`` are our surrogates, ``processor_payment`` is the PaymentIntent or charge.
-    ``processor_reason`` is what the processor is told. Nothing personal is in here: terms travel through Temporal.
+    ``legs`` are what is returned beside the refund on a marketplace, ``flow`` the transfers and the fee they were worked out from; both are absent from the
+    canonical form when there are none, so that terms without them have the hash they always had. ``amount`` is in the currency's API unit. ``order`` and
+    ``payment`` are our surrogates, ``processor_payment`` is the PaymentIntent or charge. ``processor_reason`` is what the processor is told. Nothing personal
+    is in here: terms travel through Temporal.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -50,6 +68,8 @@ class Terms(BaseModel):
     destination: str = "original_payment_method"
     reverse_transfer: bool = False
     refund_application_fee: bool = False
+    legs: tuple[LegTerms, ...] = ()
+    flow: tuple[str, ...] = ()
     reason: Reason | None
     processor_reason: str | None
     policy_version: int
@@ -59,7 +79,13 @@ class Terms(BaseModel):
         """The terms as plain JSON values, times as RFC 3339: what is stored, shown and hashed."""
         plain = self.model_dump(mode="json")
         plain["expires_at"] = rfc3339(self.expires_at)
-        return plain
+        return {name: value for name, value in plain.items() if value or name not in ("legs", "flow")}
+
+    @property
+    def planned(self) -> Planned:
+        """The legs, as they are compared with the way of the money."""
+        legs = tuple(PlannedLeg(leg.kind, leg.target, leg.account, leg.amount, leg.currency) for leg in self.legs)
+        return Planned(legs, self.flow)
 
     @property
     def hash(self) -> str:

@@ -1,5 +1,6 @@
 """What one quote is for: the request itself, the same wish again, or a reviewer's revision of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from refunds.allocation import NO_UNITS, Units
 from refunds.classification import Reading, Source
 from refunds.errors import Code, RefundError
+from refunds.marketplace import NO_WISH, Wish
 from refunds.money import requested
 from refunds.reasons import Reason
 from store.changes import Change
@@ -23,7 +25,7 @@ class Asked:
     """What one quote is for. ``amount`` is ``None`` for what is left of the payment (``full``), or when nobody could tell how much.
 
     ``author`` wrote these terms; ``by_customer`` says that they are the request itself and not a reviewer's revision of it. ``units`` are the order's
-    lines and shipping that the request names; ``by_lines`` says that they alone tell the amount.
+    lines and shipping that the request names; ``by_lines`` says that they alone tell the amount. ``wish`` are the legs asked for beside the refund.
     """
 
     payment_id: str
@@ -36,6 +38,7 @@ class Asked:
     extracted: bool = False
     units: Units = NO_UNITS
     by_lines: bool = False
+    wish: Wish = NO_WISH
 
 
 def asked_at_first(change: Change, stored: StoredReading | None, payment_id: str) -> Asked:
@@ -50,6 +53,7 @@ def asked_at_first(change: Change, stored: StoredReading | None, payment_id: str
         by_customer=True,
         units=units,
         by_lines=bool(units) and row["amount"] is None and not row["full"],
+        wish=wish_of(row),
     )
     if row["details"]["kind"] != "ticket":
         return asked
@@ -81,7 +85,13 @@ def asked_again(change: Change, revision: Row) -> Asked:
         extracted=row["details"]["kind"] == "ticket",
         units=NO_UNITS if row["full"] else units_of(row["details"]),
         by_lines=by_lines,
+        wish=wish_of(row),
     )
+
+
+def wish_of(row: Row) -> Wish:
+    """Which legs a refund is to have by now."""
+    return Wish(row["reverse_transfer"], row["refund_application_fee"])
 
 
 def _priced_by_lines(change: Change) -> bool:
@@ -110,4 +120,11 @@ async def resolve_revision(connection: AsyncConnection, change: Change, body: di
         reason_by_fraud_role=by_fraud_role if body.get("reason") else bool(change["reason_by_fraud_role"]),
         units=NO_UNITS if full else units_of(change["details"]),
         by_lines=by_lines,
+        wish=revised_wish(change.row, body),
     )
+
+
+def revised_wish(row: Row, body: Mapping[str, Any]) -> Wish:
+    """Which legs the refund is to have after a recorded revision; what it does not name stays."""
+    named = {name: row[name] if body.get(name) is None else body[name] for name in ("reverse_transfer", "refund_application_fee")}
+    return Wish(**named)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Text, cast, func, literal_column, select, text, update
+from sqlalchemy import Text, cast, func, literal, literal_column, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
 from store.changes import enter
 from store.sql import Query, Row
-from store.tables import attempts, controls, operations
+from store.tables import attempts, controls, leg_attempts, legs, operations
 
 STOP_LOCK = 0x5245_4655_4E44  # any fixed number; this one spells REFUND
 EVERYTHING = "everything"
@@ -86,20 +86,31 @@ async def ensure(connection: AsyncConnection, clock: Clock) -> None:
 
 
 async def open_attempts(connection: AsyncConnection) -> list[Row]:
-    """Attempts that were opened and have neither answered nor lapsed: what a stop waits for, then lists."""
-    rows = await connection.execute(
+    """Attempts, of refunds and of their legs, that were opened and have neither answered nor lapsed: what a stop waits for, then lists."""
+    # Past send_by nothing can leave any more, but what left just before it may still be under way.
+    of_refunds = (
         select(
             attempts.c.id,
             operations.c.refund_id,
             attempts.c.opened_at,
             attempts.c.send_by,
-            # Past send_by nothing can leave any more, but what left just before it may still be under way.
             (func.clock_timestamp() <= attempts.c.send_by).label("may_still_send"),
         )
         .join(operations, operations.c.id == attempts.c.operation_id)
         .where(attempts.c.outcome.is_(None), operations.c.settled_at.is_(None))
-        .order_by(attempts.c.opened_at)
     )
+    of_legs = (
+        select(
+            leg_attempts.c.id,
+            legs.c.refund_id,
+            leg_attempts.c.opened_at,
+            leg_attempts.c.send_by,
+            (func.clock_timestamp() <= leg_attempts.c.send_by).label("may_still_send"),
+        )
+        .join(legs, legs.c.id == leg_attempts.c.leg_id)
+        .where(leg_attempts.c.outcome.is_(None), legs.c.state == literal("waiting"))
+    )
+    rows = await connection.execute(of_refunds.union_all(of_legs).order_by("opened_at"))
     return list(rows.mappings())
 
 

@@ -5,6 +5,7 @@ then. Recording it moves the refund in the same transaction; the signal or updat
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import insert, select
@@ -14,11 +15,13 @@ from refunds.clock import Clock
 from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, new_id
 from refunds.people import Actor, PrincipalKind, Role
+from refunds.processor import MANUAL
 from refunds.requests import RevisionRequest
 from refunds.status import BEFORE_OPERATION, Event, Status
 from store import orders
 from store.changes import Change, enter, lock_payment, lock_refund, read_refund
 from store.deadlines import climb
+from store.leg_rows import PARKED
 from store.requirements import (
     APPROVE,
     CONSENT,
@@ -31,7 +34,7 @@ from store.requirements import (
     revision_of,
 )
 from store.sql import Row
-from store.tables import customers, instructions
+from store.tables import customers, instructions, legs, payments
 from store.tables import orders as orders_table
 
 AUDITED = frozenset(
@@ -230,11 +233,14 @@ async def record_revision(connection: AsyncConnection, clock: Clock, *, refund_i
         raise RefundError(Code.TERMS_CHANGED, terms_hash=change["terms_hash"], revision=change["revision"])
     body = {"payment": payment, "amount": request.amount, "full": request.full, "reason": request.reason and request.reason.value}
     body["currency"] = request.currency.strip().upper() if request.currency else None
+    wish = {"reverse_transfer": request.reverse_transfer, "refund_application_fee": request.refund_application_fee}
+    body |= {name: value for name, value in wish.items() if value is not None}
     same = (
         payment in (None, change["payment_id"])
         and request.amount in (None, change["amount"])
         and not (request.full and not change["full"])
         and body["reason"] in (None, change["reason"])
+        and all(value in (None, change[name]) for name, value in wish.items())
     )
     if same:
         raise RefundError(Code.TERMS_UNCHANGED, field="amount")
@@ -261,12 +267,22 @@ async def record_settlement(
 ) -> Recorded:
     """Record how a person settles a parked refund; the payments role checks it live before it counts.
 
+    ``refunded`` names the processor's refund, which a manual part has none of; whoever asked for one cannot settle it, because nobody else is asked.
     ``not_refunded`` needs two persons: the first record answers with ``SECOND_PERSON_REQUIRED`` by the caller, the second one counts. Raises
-    ``PERSON_REQUIRED`` and ``NOT_PARKED``.
+    ``INVALID_FIELD``, ``PERSON_REQUIRED``, ``SELF_APPROVAL`` and ``NOT_PARKED``.
     """
+    by_hand = await _is_manual(connection, refund_id)
+    if (outcome == "refunded" and not by_hand) != (processor_refund_id is not None):
+        detail = "Name processor_refund_id with the outcome refunded, and only then."
+        if by_hand:
+            detail = "A manual part has no refund at a processor: leave processor_refund_id out and say in evidence how it was given back."
+        raise RefundError(Code.INVALID_FIELD, detail, field="processor_refund_id")
     if actor.kind is not PrincipalKind.PERSON:
         raise RefundError(Code.PERSON_REQUIRED)
     change = await lock_refund(connection, refund_id, clock.now)
+    asked = actor.principal_id == change["requester_id"] or bool(change["requested_by"] and actor.is_named(change["requested_by"]))
+    if by_hand and asked:
+        raise RefundError(Code.SELF_APPROVAL, "Who asked for a manual part cannot settle it.")
     if change.status is not Status.PARKED:
         raise RefundError(Code.NOT_PARKED, f"It is {change.status}.")
     body = {"outcome": outcome, "processor_refund_id": processor_refund_id}
@@ -279,6 +295,54 @@ async def record_settlement(
     return Recorded(instruction_id, change.row)
 
 
+async def record_leg_settlement(
+    connection: AsyncConnection, clock: Clock, *, refund_id: str, leg_id: str, actor: Actor, outcome: str, receipt: str | None
+) -> Recorded:
+    """Record how a person settles a parked leg, as :func:`record_settlement` does for a refund: ``reversed`` names what was made at the processor,
+    ``not_reversed`` needs two persons. Raises ``INVALID_FIELD``, ``PERSON_REQUIRED``, ``LEG_NOT_FOUND`` and ``NOT_PARKED``."""
+    if (outcome == "reversed") != (receipt is not None):
+        raise RefundError(Code.INVALID_FIELD, "Name reversal_id with the outcome reversed, and only then.", field="reversal_id")
+    if actor.kind is not PrincipalKind.PERSON:
+        raise RefundError(Code.PERSON_REQUIRED)
+    change = await lock_refund(connection, refund_id, clock.now)
+    query = select(legs.c.state, legs.c.state_since).where(legs.c.id == leg_id, legs.c.refund_id == refund_id)
+    leg = (await connection.execute(query)).one_or_none()
+    if leg is None:
+        raise RefundError(Code.LEG_NOT_FOUND)
+    if leg.state != PARKED:
+        raise RefundError(Code.NOT_PARKED, f"The leg is {leg.state}.")
+    body = {"leg": leg_id, "outcome": outcome, "reversal_id": receipt}
+    if outcome == "not_reversed":
+        body["first_person"] = await _first_to_say_so_of(connection, leg_id, actor, since=leg.state_since)
+    instruction_id = await _instruct(connection, change, "settle", actor, body)
+    if outcome == "reversed" or body["first_person"]:
+        change.signal("settle", instruction_id)
+    await change.save(connection)
+    return Recorded(instruction_id, change.row)
+
+
+async def _first_to_say_so_of(connection: AsyncConnection, leg_id: str, actor: Actor, *, since: datetime) -> str | None:
+    """Another person who already said, since it was parked, that a leg was not made."""
+    query = (
+        select(instructions.c.principal_id)
+        .where(
+            instructions.c.body["leg"].astext == leg_id,
+            instructions.c.body["outcome"].astext == "not_reversed",
+            instructions.c.principal_id != actor.principal_id,
+            instructions.c.recorded_at >= since,
+        )
+        .limit(1)
+    )
+    return (await connection.execute(query)).scalar_one_or_none()
+
+
+async def _is_manual(connection: AsyncConnection, refund_id: str) -> bool:
+    """Whether a person gives the refund's payment back. Raises ``REFUND_NOT_FOUND``."""
+    row = await read_refund(connection, refund_id)
+    query = select(payments.c.processor).where(payments.c.id == row["payment_id"])
+    return row["payment_id"] is not None and (await connection.execute(query)).scalar_one() == MANUAL
+
+
 async def _first_to_say_so(connection: AsyncConnection, change: Change, actor: Actor) -> str | None:
     """Another person who already said, since it was parked, that nothing was refunded."""
     return (
@@ -288,6 +352,7 @@ async def _first_to_say_so(connection: AsyncConnection, change: Change, actor: A
                 instructions.c.refund_id == change.id,
                 instructions.c.kind == "settle",
                 instructions.c.body["outcome"].astext == "not_refunded",
+                instructions.c.body["leg"].astext.is_(None),
                 instructions.c.principal_id != actor.principal_id,
                 instructions.c.recorded_at >= change["status_since"],
             )

@@ -10,7 +10,7 @@ from sqlalchemy import Integer, bindparam, exists, select, update
 
 from refunds.errors import Code, RefundError
 from refunds.messages import Situation
-from refunds.processor import STRIPE
+from refunds.processor import MANUAL, STRIPE
 from refunds.status import Event, Status
 from store import pacing
 from store.changes import Change, lock_payment_of, lock_refund
@@ -30,6 +30,7 @@ _LOOKED = Query(
 _STANDING = Query(
     select(
         refunds,
+        payments.c.processor,
         payments.c.processor_payment,
         payments.c.currency.label("payment_currency"),
         exists().where(operations.c.refund_id == refunds.c.id, operations.c.revision == refunds.c.revision).label("operated"),
@@ -42,13 +43,16 @@ _STANDING = Query(
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A refund before it is submitted: its operation, once there is one, the payment at the processor, and whether the breaker is open."""
+    """A refund before it is submitted: its operation, once there is one, the payment at the processor, and whether the breaker is open. One ``by_hand``
+    is for a person, and no processor; one ``with_legs`` returns more than the refund, on a marketplace."""
 
     situation: Situation
     operation: Operation | None
     processor_payment: str
     currency: str
     unreachable: bool
+    by_hand: bool = False
+    with_legs: bool = False
 
 
 class Holding(Receipts):
@@ -62,7 +66,15 @@ class Holding(Receipts):
                 raise RefundError(Code.REFUND_NOT_FOUND, refund=refund_id)
             change = Change(row, self.database.clock.now())
             operation = await self._operation(connection, change) if row["operated"] else None
-        return Standing(situation(row), operation, row["processor_payment"], row["payment_currency"], row["open_until"] is not None)
+        return Standing(
+            situation(row),
+            operation,
+            row["processor_payment"],
+            row["payment_currency"],
+            unreachable=row["open_until"] is not None,
+            by_hand=row["processor"] == MANUAL,
+            with_legs=row["reverse_transfer"] or row["refund_application_fee"],
+        )
 
     async def hold_unless_probing(self, refund_id: str) -> Situation | None:
         """Hold a refund while the breaker is open; ``None`` for the one that probes the processor."""

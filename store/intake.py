@@ -42,7 +42,7 @@ _GIVEN = (
     *("id", "version", "status", "created_at", "status_since"),
     *("integration", "idempotency_key", "body_hash", "requester_id", "requested_by", "agent_id"),
     *("customer_id", "order_id", "payment_id", "amount", "currency", "full", "reason", "channel"),
-    *("details", "sources", "has_text", "revision", "rung", "reminded"),
+    *("details", "sources", "has_text", "revision", "rung", "reminded", "reverse_transfer", "refund_application_fee"),
 )
 _STORE = Query(
     insert(refunds)
@@ -143,6 +143,8 @@ async def _columns(connection: AsyncConnection, clock: Clock, request: RefundReq
         "currency": target.payment["currency"],
         "full": request.full,
         "reason": request.reason.value if request.reason else None,
+        "reverse_transfer": request.reverse_transfer,
+        "refund_application_fee": request.refund_application_fee,
         "has_text": request.message is not None and bool(request.message.strip()),
     }
 
@@ -196,6 +198,8 @@ async def _ticket_columns(connection: AsyncConnection, clock: Clock, ticket: Tic
         "currency": currency,
         "full": False,
         "reason": None,
+        "reverse_transfer": False,
+        "refund_application_fee": False,
         "has_text": True,
     }
 
@@ -209,7 +213,10 @@ def _details(request: RefundRequest | Ticket) -> dict[str, Any]:
 def _sources(request: RefundRequest | Ticket, asker: Source) -> dict[str, str]:
     given = {
         name: asker.value
-        for name in ("order_id", "payment_id", "amount", "full", "currency", "reason", "lines", "shipping", "message")
+        for name in (
+            *("order_id", "payment_id", "amount", "full", "currency", "reason", "lines", "shipping", "message"),
+            *("reverse_transfer", "refund_application_fee"),
+        )
         if getattr(request, name, None)
     }
     return {"customer": Source.SYSTEM_OF_RECORD.value, "payment": Source.SYSTEM_OF_RECORD.value} | given

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Interval, bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -63,9 +63,51 @@ class Attempt:
     send_within_s: float
 
 
+class MaybeSent(Protocol):
+    """What is to be sent once, and what its attempts say: an operation, or a leg of one."""
+
+    @property
+    def attempts(self) -> int:
+        """How many there were."""
+        ...
+
+    @property
+    def first_sent_at(self) -> datetime | None:
+        """When the first attempt was opened that may have been sent."""
+        ...
+
+    @property
+    def first_sent_ago(self) -> timedelta | None:
+        """How long its ``send_by`` lies back."""
+        ...
+
+    @property
+    def last_reason(self) -> str | None:
+        """Why the last one had no answer."""
+        ...
+
+    @property
+    def api_version(self) -> str:
+        """The processor's version it was approved for."""
+        ...
+
+
+def said_by(tried: Sequence[Any]) -> dict[str, Any]:
+    """What attempts say together, from their rows in their order: as uncertain as the worst of them."""
+    maybe_sent = [a for a in tried if a["attempt_outcome"] not in (NOT_SENT, LAPSED)]
+    return {
+        "attempts": len(tried),
+        "uncertain": any(a["attempt_outcome"] not in _CERTAIN for a in tried),
+        "in_flight": any(a["attempt_outcome"] is None and a["sendable"] for a in tried),
+        "may_answer": any(a["attempt_outcome"] in (None, UNKNOWN) and a["answerable"] for a in tried),
+        "first_sent_at": min((a["opened_at"] for a in maybe_sent), default=None),
+        "first_sent_ago": max((a["since_send_by"] for a in maybe_sent), default=None),
+        "last_reason": tried[-1]["reason"] if tried else None,
+    }
+
+
 def operation_from(row: Any, tried: Sequence[Any]) -> Operation:
     """Build an operation from its row (with what was quoted) and the rows of its attempts in their order."""
-    maybe_sent = [a for a in tried if a["attempt_outcome"] not in (NOT_SENT, LAPSED)]
     return Operation(
         id=row["id"],
         refund_id=row["refund_id"],
@@ -74,13 +116,7 @@ def operation_from(row: Any, tried: Sequence[Any]) -> Operation:
         kind=OperationKind(row["kind"]),
         amount=Money(row["amount"], row["currency"]),
         request=FrozenRequest(**row["request"]),
-        attempts=len(tried),
-        uncertain=any(a["attempt_outcome"] not in _CERTAIN for a in tried),
-        in_flight=any(a["attempt_outcome"] is None and a["sendable"] for a in tried),
-        may_answer=any(a["attempt_outcome"] in (None, UNKNOWN) and a["answerable"] for a in tried),
-        first_sent_at=min((a["opened_at"] for a in maybe_sent), default=None),
-        first_sent_ago=max((a["since_send_by"] for a in maybe_sent), default=None),
-        last_reason=tried[-1]["reason"] if tried else None,
+        **said_by(tried),
         terms_expire_at=row["expires_at"],
         quoted_dispute=row["dispute"],
         api_version=row["api_version"],
@@ -122,7 +158,20 @@ class OperationRows:
         """How long after its ``send_by`` a call can still be under way."""
         return timedelta(seconds=self.settings.stripe_connect_timeout_s + self.settings.stripe_read_timeout_s)
 
-    def window_is_over(self, sent: Operation, now: datetime) -> bool:
+    def no_more_posts(self, sent: MaybeSent, now: datetime) -> str | None:
+        """Why nothing may be posted again for what may already have been sent, or ``None``.
+
+        Processors forget idempotency keys; after the safe window a repeated request could be a second refund (field report 4).
+        """
+        if sent.api_version != self.settings.stripe_api_version:
+            return f"it was approved for API version {sent.api_version}"
+        if self.window_is_over(sent, now):
+            return f"the safe window of {self.settings.submit_safe_window_s / 3600:g} h is over"
+        if sent.attempts >= self.settings.submit_max_attempts:
+            return f"{sent.attempts} attempts had no answer ({sent.last_reason})"
+        return None
+
+    def window_is_over(self, sent: MaybeSent, now: datetime) -> bool:
         """Whether either clock says so: a worker whose clock was ahead must not make an old attempt look young."""
         window = timedelta(seconds=self.settings.submit_safe_window_s)
         ages = [sent.first_sent_ago, now - sent.first_sent_at if sent.first_sent_at else None]

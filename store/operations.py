@@ -4,21 +4,34 @@ An operation is as uncertain as its worst attempt: an attempt that was opened an
 refusal concludes anything.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ARRAY, DateTime, Interval, Text, any_, bindparam, func, insert, select, update
+from sqlalchemy import ARRAY, DateTime, Interval, Text, any_, bindparam, func, insert, or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code
 from refunds.ids import Prefix, is_id, new_id
+from refunds.marketplace import no_longer_fits
 from refunds.messages import Situation
 from refunds.money import Money
-from refunds.processor import STRIPE, Conclusion, DisputeState, FrozenRequest, NotSent, PaymentState, PaymentStatus, Refused, Unknown
+from refunds.processor import (
+    MANUAL,
+    STRIPE,
+    Conclusion,
+    DisputeState,
+    FrozenRequest,
+    NotSent,
+    PaymentState,
+    PaymentStatus,
+    Refused,
+    Unknown,
+)
 from refunds.status import Event, Status
 from refunds.submission import freeze
 from refunds.terms import OperationKind, Terms
-from store import brakes, controls, halts, snapshots
+from store import brakes, controls, flows, halts, leg_rows, snapshots
+from store.asking import wish_of
 from store.changes import Change, lock_payment_of, lock_refund
 from store.claims import refundable_of
 from store.holding import Holding, Standing
@@ -26,7 +39,7 @@ from store.operation_rows import LAPSED, NOT_SENT, REFUSED, UNKNOWN, Attempt, Op
 from store.requirements import REVISION, Required, decisions_on, sufficient
 from store.situations import situation
 from store.sql import Query, Row, pipelined
-from store.tables import attempts, consumed_decisions, operations, payments, processor_refunds
+from store.tables import attempts, consumed_decisions, instructions, operations, payments, processor_refunds, refunds
 
 __all__ = ["Attempt", "Operation", "Payments", "Standing"]
 
@@ -61,6 +74,14 @@ _KNOWN = Query(
 )
 
 
+_NAMED = ("reverse_transfer", "refund_application_fee")
+_WANTS_FLOW = Query(
+    select(or_(*(refunds.c[name] for name in _NAMED), *(instructions.c.body[name].as_boolean().is_(true()) for name in _NAMED)))
+    .outerjoin(instructions, instructions.c.id == refunds.c.pending_revision)
+    .where(refunds.c.id == bindparam("refund"))
+)
+
+
 class Payments(Holding):
     """The database's side of submitting, over the login of the ``payments`` role."""
 
@@ -91,12 +112,15 @@ class Payments(Holding):
                 return situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="another worker may be sending it")
             intended = current or _intended(change, revision)
             refusal = brake or await self._unfit(connection, change, intended, state)
+            if refusal is None and not intended.uncertain:
+                refusal = await _legs_unfit(connection, change, revision, state)
             if refusal is None:
                 consumed = None if current is not None else await self._sufficient(connection, change, revision)
                 async with pipelined(connection):
                     await snapshots.save(connection, payment["id"], state, now=change.at)
                     if consumed is not None:
                         await self._write_operation(connection, change, revision, intended, consumed)
+                        await leg_rows.write(connection, change, revision["terms"], operation=intended.id)
                     change.put(detail=None)  # what it waited for until now
                     if change.status is Status.APPROVED:
                         change.move(Event.SUBMIT, revision=intended.revision, terms_hash=change["terms_hash"])
@@ -154,19 +178,6 @@ class Payments(Holding):
         )
         await _CONSUME.do(connection, decisions=consumed, operation=operation.id, at=change.at)
         change.note("intent", operation=operation.id, kind=operation.kind.value, consumed=consumed)
-
-    def no_more_posts(self, operation: Operation, now: datetime) -> str | None:
-        """Why nothing may be posted again for an operation that may already have been sent, or ``None``.
-
-        Processors forget idempotency keys; after the safe window a repeated request could be a second refund (field report 4).
-        """
-        if operation.api_version != self.settings.stripe_api_version:
-            return f"it was approved for API version {operation.api_version}"
-        if self.window_is_over(operation, now):
-            return f"the safe window of {self.settings.submit_safe_window_s / 3600:g} h is over"
-        if operation.attempts >= self.settings.submit_max_attempts:
-            return f"{operation.attempts} attempts had no answer ({operation.last_reason})"
-        return None
 
     async def _unfit(
         self, connection: AsyncConnection, change: Change, operation: Operation, state: PaymentState
@@ -281,6 +292,17 @@ class Payments(Holding):
         async with self.database.begin() as connection:
             await snapshots.save(connection, payment_id, state, now=self.database.clock.now())
 
+    async def manual_payment(self, payment_id: str) -> PaymentState | None:
+        """A payment that no processor can return, as the merchant recorded it; ``None`` for any other."""
+        async with self.database.read() as connection:
+            row = (await connection.execute(select(payments).where(payments.c.id == payment_id))).mappings().one()
+            return snapshots.by_hand(row, self.database.clock.now()) if row["processor"] == MANUAL else None
+
+    async def wants_flow(self, refund_id: str) -> bool:
+        """Whether a refund, or the revision of it that is to be quoted, is to return what went to connected accounts."""
+        async with self.database.read() as connection:
+            return bool(await _WANTS_FLOW.value(connection, refund=refund_id))
+
     async def processor_payment_of(self, payment_id: str) -> tuple[str, str]:
         """The processor's id of a payment, and its currency."""
         async with self.database.read() as connection:
@@ -288,6 +310,18 @@ class Payments(Holding):
                 await connection.execute(select(payments.c.processor_payment, payments.c.currency).where(payments.c.id == payment_id))
             ).one()
             return row.processor_payment, row.currency
+
+
+async def _legs_unfit(connection: AsyncConnection, change: Change, revision: Row, state: PaymentState) -> tuple[Code, str] | None:
+    """Why the legs of approved terms cannot be sent as the way of the money is now, or ``None``: then the terms are void."""
+    wish = wish_of(change.row)
+    if not wish:
+        return None
+    planned = Terms.from_stored(revision["terms"]).planned
+    if state.flow is None:
+        return Code.TERMS_EXPIRED, "where the money went was not read; the terms are judged again"
+    why = no_longer_fits(planned, state.flow, wish, await flows.claimed(connection, state.flow, besides=change.id))
+    return None if why is None else (Code.TERMS_EXPIRED, f"{why}; the terms are judged again")
 
 
 def _intended(change: Change, revision: Row) -> Operation:

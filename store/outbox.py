@@ -110,6 +110,7 @@ async def say_again(connection: AsyncConnection, refund_ids: Sequence[str], now:
 
 
 async def held_refunds(connection: AsyncConnection) -> list[str]:
-    """Refunds that are held back, oldest first: what a resume wakes."""
-    rows = await connection.execute(select(refunds.c.id).where(refunds.c.status == Status.HELD).order_by(refunds.c.status_since))
+    """Refunds that are held back, or legs of whom may be, oldest first: what a resume wakes."""
+    kept_back = (refunds.c.status == Status.HELD) | refunds.c.legs_at.is_not(None)
+    rows = await connection.execute(select(refunds.c.id).where(kept_back).order_by(refunds.c.status_since))
     return list(rows.scalars())

@@ -8,8 +8,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from refunds.allocation import Breakdown
 from refunds.clock import Clock
 from refunds.facts import PolicyDecision
+from refunds.marketplace import PlannedLeg
 from refunds.money import Money
-from refunds.processor import PaymentState, PaymentStatus
+from refunds.processor import PaymentState
 from refunds.reasons import Reason, processor_reason
 from refunds.refundable import Refundable
 from refunds.terms import OperationKind
@@ -24,6 +25,7 @@ class Preview:
     """What would be quoted. ``consented`` says that asking so is consent already; ``reason`` is what the processor would be told."""
 
     operation: OperationKind
+    destination: str
     processor_payment: str
     amount: Money
     full: bool
@@ -35,6 +37,7 @@ class Preview:
     decision: PolicyDecision
     figures: Refundable
     breakdown: Breakdown | None
+    legs: tuple[PlannedLeg, ...]
 
 
 async def preview(connection: AsyncConnection, clock: Clock, refund_id: str, state: PaymentState) -> Preview:
@@ -50,16 +53,18 @@ async def preview(connection: AsyncConnection, clock: Clock, refund_id: str, sta
     judged = await judge(connection, change, asked, state, account_since=account_since, stored=None)
     facts, amount = judged.facts, judged.facts.request.amount
     return Preview(
-        operation=OperationKind.RELEASE if state.status is PaymentStatus.AUTHORISED else OperationKind.REFUND,
+        operation=judged.operation(state),
+        destination=judged.destination,
         processor_payment=state.processor_payment,
         amount=Money(amount, state.currency),
         full=amount == judged.figures.remaining,
         reason=asked.reason,
-        processor_reason=processor_reason(asked.reason),
+        processor_reason=None if judged.by_hand else processor_reason(asked.reason),
         consented=facts.request.amount_named_by_customer and facts.request.customer_authenticated,
         policy_version=judged.force.version,
         policy_hash=judged.force.hash,
         decision=judged.decision,
         figures=judged.figures,
         breakdown=judged.breakdown,
+        legs=judged.planned.legs,
     )

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, exists, literal, select, update
+from sqlalchemy import bindparam, exists, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code, RefundError
+from refunds.marketplace import Wish
 from refunds.messages import Situation, Step
-from refunds.processor import PaymentState
+from refunds.processor import MANUAL, PaymentState
 from refunds.settings import Settings
 from refunds.status import BEFORE_OPERATION, Event, Status
 from store import asking, brakes, pacing, quoting, snapshots
@@ -23,10 +24,11 @@ from store.sql import Query, Row
 from store.tables import classifications, decisions, instructions, orders, payments, refunds
 
 _TO_READ = Query(
-    select(payments.c.processor_payment, payments.c.currency)
+    select(payments.c.processor_payment, payments.c.currency, or_(refunds.c.reverse_transfer, refunds.c.refund_application_fee).label("flow"))
     .join(refunds, refunds.c.payment_id == payments.c.id)
     .where(
         refunds.c.id == bindparam("refund"),
+        payments.c.processor != literal(MANUAL),
         refunds.c.status == literal(Status.RECEIVED.value),
         ~(refunds.c.has_text & ~exists().where(classifications.c.refund_id == refunds.c.id)),
     )
@@ -40,11 +42,11 @@ class Steps:
     database: Database
     settings: Settings
 
-    async def payment_to_read(self, refund_id: str) -> tuple[str, str] | None:
-        """The processor's id and the currency of the payment that a first quote needs a reading of, if that is known already."""
+    async def payment_to_read(self, refund_id: str) -> tuple[str, str, bool] | None:
+        """The processor's id and the currency of the payment that a first quote needs a reading of, if that is known already, and whether its legs are asked for."""
         async with self.database.read() as connection:
             row = await _TO_READ.first(connection, refund=refund_id)
-            return None if row is None else (row["processor_payment"], row["currency"])
+            return None if row is None else (row["processor_payment"], row["currency"], row["flow"])
 
     async def prepare(self, refund_id: str, reading: PaymentState | None = None, *, unread: bool = False) -> Situation:
         """Read and quote a received refund; answer the stored situation of any other.
@@ -75,7 +77,7 @@ class Steps:
         change = await lock_refund(connection, refund_id, self.database.clock.now)
         if change.status is not Status.RECEIVED:
             return situation(change.row)
-        state = reading or await self._fresh(connection, change, payment_id)
+        state = reading or await self._fresh(connection, change, payment_id, asking.wish_of(change.row))
         if state is None:
             return situation(change.row | {"payment_id": payment_id}, needs=Step.READ_PAYMENT)
         if reading is not None:
@@ -85,10 +87,10 @@ class Steps:
         await quoting.quote(connection, self.settings, change, asking.asked_at_first(change, stored, payment_id), state)
         return await self._saved(connection, change)
 
-    async def _fresh(self, connection: AsyncConnection, change: Change, payment_id: str) -> PaymentState | None:
-        """A reading of the payment that is young enough to quote on."""
+    async def _fresh(self, connection: AsyncConnection, change: Change, payment_id: str, wish: Wish) -> PaymentState | None:
+        """A reading of the payment that is young enough to quote on, with where its money went when that is to be returned."""
         within = timedelta(seconds=self.settings.payment_snapshot_max_age_s)
-        return await snapshots.latest(connection, payment_id, now=change.at, within=within)
+        return await snapshots.latest(connection, payment_id, now=change.at, within=within, with_flow=bool(wish))
 
     async def _saved(self, connection: AsyncConnection, change: Change) -> Situation:
         await change.save(connection, announce=True)
@@ -135,7 +137,7 @@ class Steps:
                 return await self._saved(connection, change)
             revision = await revision_of(connection, refund_id, change["revision"])
             if change["code"] == Code.TERMS_EXPIRED or revision["expires_at"] <= change.at:
-                state = await self._fresh(connection, change, change["payment_id"])
+                state = await self._fresh(connection, change, change["payment_id"], asking.wish_of(change.row))
                 if state is None:
                     await change.save(connection)  # its turn, which has come
                     return situation(change.row, needs=Step.READ_PAYMENT)
@@ -259,7 +261,7 @@ class Steps:
                 author=instruction["principal_id"],
                 by_fraud_role="fraud" in instruction["role"].split(","),
             )
-            state = await self._fresh(connection, change, asked.payment_id)
+            state = await self._fresh(connection, change, asked.payment_id, asked.wish)
             if state is None:
                 return situation(change.row | {"payment_id": asked.payment_id}, needs=Step.READ_PAYMENT)
             await quoting.quote(connection, self.settings, change, asked, state, refuse_denied=True)

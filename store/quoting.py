@@ -15,15 +15,16 @@ from refunds.allocation import Breakdown
 from refunds.classification import Source
 from refunds.errors import Code, RefundError
 from refunds.facts import Check, Facts, PolicyDecision, Review, Rung
+from refunds.marketplace import LEG_FIELDS, NOTHING_PLANNED, Planned, PlannedLeg, plan_legs
 from refunds.money import Money, requested
 from refunds.policy import Policy, evaluate
-from refunds.processor import MISSING, PaymentState, PaymentStatus
+from refunds.processor import MANUAL, MISSING, PaymentState, PaymentStatus
 from refunds.reasons import processor_reason
 from refunds.refundable import Refundable
 from refunds.settings import Settings
 from refunds.status import Event, Status, allows
-from refunds.terms import OperationKind, Terms
-from store import lines, policies
+from refunds.terms import LegTerms, OperationKind, Terms
+from store import flows, lines, policies
 from store.asking import Asked
 from store.changes import SYSTEM, Change
 from store.claims import CLAIMS, claiming, fold
@@ -54,6 +55,23 @@ class Judged:
     facts: Facts
     decision: PolicyDecision
     breakdown: Breakdown | None = None
+    planned: Planned = NOTHING_PLANNED
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether no processor can return the payment, so that a person gives it back."""
+        return self.order["processor"] == MANUAL
+
+    @property
+    def destination(self) -> str:
+        """Where it goes: back to the way it was paid, of which a manual one says what that was."""
+        return self.order["tender"] if self.by_hand else "original_payment_method"
+
+    def operation(self, state: PaymentState) -> OperationKind:
+        """What would be done about a payment in this state."""
+        if self.by_hand:
+            return OperationKind.MANUAL
+        return OperationKind.RELEASE if state.status is PaymentStatus.AUTHORISED else OperationKind.REFUND
 
 
 _siblings = payments.alias("siblings")
@@ -61,6 +79,8 @@ _ORDER = Query(
     select(
         orders,
         payments.c.currency.label("recorded_currency"),
+        payments.c.processor,
+        payments.c.tender,
         select(func.count()).where(_siblings.c.order_id == orders.c.id).scalar_subquery().label("payments"),
         select(processor_binding.c.account).scalar_subquery().label("account"),
     )
@@ -72,7 +92,7 @@ _LOCK_CUSTOMER = Query(
 )
 _REVISE = Query(insert(revisions))
 _LAST_BY_OTHERS = Query(
-    select(revisions.c.amount, revisions.c.payment_id)
+    select(revisions.c.amount, revisions.c.payment_id, revisions.c.terms)
     .where(revisions.c.refund_id == bindparam("refund"), revisions.c.author_id != bindparam("author"))
     .order_by(revisions.c.revision.desc())
     .limit(literal_column("1"))
@@ -119,6 +139,7 @@ async def judge(
         by_lines=asked.by_lines,
     )
     decision = evaluate(force.policy, facts)
+    planned = await _plan(connection, change, asked, state, figures, facts.request.amount)
     if state.raw_status == MISSING:
         why = "The processor does not know this payment."
         decision = replace(decision, outcome="deny", code=Code.PAYMENT_MISSING.value, explanation=why)
@@ -130,7 +151,29 @@ async def judge(
     elif decision.outcome == "answer" and not allows(change.status, Event.ANSWER):
         # It was no mere question when it was first judged, so a person says what it is.
         decision = replace(decision, outcome="proceed", tier=3, review=ladder_for_people(force.policy))
-    return Judged(force, order, order["account"], figures, facts, decision, priced.breakdown)
+    if planned.refusal is not None and decision.outcome == "proceed":
+        code, why = planned.refusal.value, planned.why
+        decision = replace(decision, outcome="deny", consent=False, review=None, code=code, explanation=why)
+    return Judged(force, order, order["account"], figures, facts, decision, priced.breakdown, planned)
+
+
+async def _plan(
+    connection: AsyncConnection, change: Change, asked: Asked, state: PaymentState, figures: Refundable, amount: int
+) -> Planned:
+    """The legs that are asked for beside a refund of this amount, from where the money went as it was read."""
+    if not asked.wish or amount <= 0 or state.raw_status == MISSING:
+        return NOTHING_PLANNED
+    if state.flow is None:  # what no processor can return went through no marketplace
+        code = Code.NO_TRANSFER if asked.wish.reverse_transfer else Code.NO_APPLICATION_FEE
+        return Planned(refusal=code, why="This payment went through no marketplace.")
+    return plan_legs(
+        state.flow,
+        asked.wish,
+        amount=amount,
+        before=state.captured - figures.remaining,
+        captured=state.captured,
+        claimed=await flows.claimed(connection, state.flow, besides=change.id),
+    )
 
 
 def _stands(priced: lines.Priced, asked: Asked, decision: PolicyDecision) -> bool:
@@ -161,7 +204,8 @@ async def quote(
     judged = await judge(connection, change, asked, state, account_since=account_since, stored=stored)
     denied = judged.decision.outcome == "deny" and judged.decision.code not in (Code.PAYMENT_DISPUTED, Code.ALREADY_RETURNED)
     if refuse_denied and denied:
-        raise RefundError(Code(judged.decision.code or Code.POLICY_DENIED), judged.decision.explanation, field="amount")
+        code = Code(judged.decision.code or Code.POLICY_DENIED)
+        raise RefundError(code, judged.decision.explanation, field=LEG_FIELDS.get(code, "amount"))
     if reviewed is not None and judged.decision.outcome == "proceed" and judged.decision.review is None:
         check = Check(
             "reviewed_before", "A person approved the terms that lapsed, so a person approves these.", "approved", "again", "require_review"
@@ -209,6 +253,8 @@ async def _write(
         full=asked.full,
         reason=asked.reason.value if asked.reason else None,
         reason_by_fraud_role=asked.reason_by_fraud_role,
+        reverse_transfer=asked.wish.reverse_transfer,
+        refund_application_fee=asked.wish.refund_application_fee,
         tier=decision.tier,
         possible_duplicate_of=facts.request.possible_duplicate_of,
         sources=change["sources"] | _sources(asked),
@@ -287,16 +333,17 @@ def _why_no_terms(asked: Asked, state: PaymentState, facts: Facts) -> str | None
 
 def _terms(settings: Settings, change: Change, asked: Asked, state: PaymentState, judged: Judged, *, revision: int) -> Terms:
     facts, decision = judged.facts, judged.decision
-    assert judged.account is not None  # the payments role bound it before it ever read a payment
+    account = MANUAL if judged.by_hand else judged.account
+    assert account is not None  # the payments role bound it before it ever read a payment
     money = Money(facts.request.amount, state.currency)
     review_s = sum(rung.decide_within_s for rung in decision.review.ladder) * decision.review.people if decision.review else 0
     consent_s = decision.consent_within_s if decision.consent else 0
     return Terms(
         refund=change.id,
         revision=revision,
-        operation=OperationKind.RELEASE if state.status is PaymentStatus.AUTHORISED else OperationKind.REFUND,
-        processor="stripe",
-        processor_account=judged.account,
+        operation=judged.operation(state),
+        processor=judged.order["processor"],
+        processor_account=account,
         mode=settings.refunds_mode.value,
         api_version=settings.stripe_api_version,
         order=judged.order["id"],
@@ -307,16 +354,28 @@ def _terms(settings: Settings, change: Change, asked: Asked, state: PaymentState
         amount_text=str(money),
         currency=money.currency,
         full=money.amount == facts.payment.remaining,
+        destination=judged.destination,
+        reverse_transfer=asked.wish.reverse_transfer,
+        refund_application_fee=asked.wish.refund_application_fee,
+        legs=tuple(_leg_terms(leg) for leg in judged.planned.legs),
+        flow=judged.planned.flow,
         reason=asked.reason,
-        processor_reason=processor_reason(asked.reason, set_by_fraud_role=asked.reason_by_fraud_role),
+        processor_reason=None if judged.by_hand else processor_reason(asked.reason, set_by_fraud_role=asked.reason_by_fraud_role),
         policy_version=judged.force.version,
         # Everything the terms wait for may take its whole time, and then they still hold for a while.
         expires_at=change.at + timedelta(seconds=consent_s + review_s + decision.terms_valid_s),
     )
 
 
+def _leg_terms(leg: PlannedLeg) -> LegTerms:
+    amount = Money(leg.amount, leg.currency)
+    return LegTerms(
+        kind=leg.kind, target=leg.target, account=leg.account, amount=leg.amount, amount_text=str(amount), currency=leg.currency
+    )
+
+
 async def _loosened(connection: AsyncConnection, change: Change, asked: Asked, facts: Facts) -> bool:
-    """Whether terms ask for more, or for another payment, than the last terms that somebody else than their author wrote.
+    """Whether terms ask for more, for another payment, or to take less back from connected accounts than the last terms that somebody else wrote.
 
     Their author can then not approve them; a second revision by the same person, or the same terms quoted again, does not change that. Where nobody else
     wrote any terms, as for a ticket of which nobody could tell the payment, the first ones are looser than none.
@@ -324,7 +383,11 @@ async def _loosened(connection: AsyncConnection, change: Change, asked: Asked, f
     if asked.by_customer:
         return False
     others = await _LAST_BY_OTHERS.first(connection, refund=change.id, author=asked.author)
-    return others is None or facts.request.amount > others["amount"] or asked.payment_id != others["payment_id"]
+    if others is None or facts.request.amount > others["amount"] or asked.payment_id != others["payment_id"]:
+        return True
+    before = others["terms"] or {}
+    costs_more = asked.wish.refund_application_fee and not before.get("refund_application_fee")
+    return bool(costs_more or (before.get("reverse_transfer") and not asked.wish.reverse_transfer))
 
 
 def _sources(asked: Asked) -> dict[str, str]:

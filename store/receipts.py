@@ -14,6 +14,7 @@ from refunds.errors import Code
 from refunds.messages import Situation
 from refunds.processor import Conclusion, ProcessorRefund, RefundState, conclude
 from refunds.status import Event, Status, allows
+from store import leg_rows
 from store.changes import Change
 from store.operation_rows import ANSWERED, UNKNOWN, Attempt, Operation, OperationRows
 from store.sql import Query, pipelined
@@ -171,6 +172,9 @@ class Receipts(OperationRows):
             change.notice("failed", code=conclusion.code)
         if before is Status.FAILED and conclusion.event is Event.PROCESSOR_SUCCEEDED:
             change.notice("succeeded_after_failure")
+        await leg_rows.follow(
+            connection, change, longest=self._longest_call, escalate=timedelta(seconds=self.settings.parked_escalate_s)
+        )
 
     async def released(self, operation: Operation, *, attempt: Attempt | None) -> Situation:
         """Record that the authorisation was cancelled: no money was taken, so it is not counted as a refund."""

@@ -1,17 +1,19 @@
 """Settling a parked refund by hand: what a person says is checked live before it counts (design, section 4)."""
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code
 from refunds.messages import Situation
 from refunds.processor import Conclusion, ProcessorRefund, RefundState, conclude
 from refunds.status import Event, Status
-from store.changes import Change, lock_refund
-from store.operations import Operation, Payments
+from store.changes import lock_refund
+from store.instructed import Instructed
+from store.manual import HandingOver
+from store.operations import Operation
 from store.situations import situation
 from store.sql import Row
-from store.tables import instructions, processor_refunds
+from store.tables import processor_refunds
 
 _BY_STATE = {
     RefundState.SUCCEEDED: Event.PROCESSOR_SUCCEEDED,
@@ -22,16 +24,8 @@ _BY_STATE = {
 }
 
 
-class Settling(Payments):
+class Settling(HandingOver, Instructed):
     """The settling half of the payments role."""
-
-    async def instruction(self, refund_id: str, instruction_id: str) -> Row | None:
-        """A recorded settlement of this refund, or ``None`` when no such one is recorded."""
-        query = select(instructions).where(
-            instructions.c.id == instruction_id, instructions.c.refund_id == refund_id, instructions.c.kind == "settle"
-        )
-        async with self.database.begin() as connection:
-            return (await connection.execute(query)).mappings().one_or_none()
 
     async def settle_refunded(self, operation: Operation, instruction: Row, refund: ProcessorRefund | None) -> Situation:
         """Let ``refunded`` count if the processor's refund is the one that was approved.
@@ -99,6 +93,18 @@ class Settling(Payments):
             await self._apply(connection, change, operation, conclusion, processor_refund=None, by=instruction["principal_id"])
             return await self._done(connection, change, instruction, None, "")
 
+    async def settle_by_hand(self, operation: Operation, instruction: Row) -> Situation:
+        """Let ``refunded`` count for a manual part: whoever gave it back says so with evidence, and there is nobody else to ask."""
+        async with self.database.begin() as connection:
+            change = await self._locked(connection, operation)
+            if (heard := await self._already(connection, change, instruction)) is not None:
+                return heard
+            if change.status is not Status.PARKED:
+                return await self._done(connection, change, instruction, Code.NOT_PARKED, f"it is {change.status}")
+            given = Conclusion(Event.PROCESSOR_SUCCEEDED)
+            await self._apply(connection, change, operation, given, processor_refund=None, by=instruction["principal_id"])
+            return await self._done(connection, change, instruction, None, "")
+
     async def settle_released(self, operation: Operation, instruction: Row, *, canceled: bool) -> Situation:
         """Let ``refunded`` count for the release of an authorisation, when the processor shows that it is cancelled."""
         async with self.database.begin() as connection:
@@ -137,14 +143,6 @@ class Settling(Payments):
                 return heard
             return await self._done(connection, change, instruction, Code.SETTLEMENT_CONTRADICTED, "the authorisation is cancelled")
 
-    async def _already(self, connection: AsyncConnection, change: Change, instruction: Row) -> Situation | None:
-        """The answer of a settlement that counted, or was refused, when it was heard before: it comes twice when an answer was lost."""
-        query = select(instructions.c.applied_at, instructions.c.outcome, instructions.c.detail).where(
-            instructions.c.id == instruction["id"]
-        )
-        row = (await connection.execute(query)).one()
-        return None if row.applied_at is None else situation(change.row, refused=row.outcome or "", refused_detail=row.detail or "")
-
     async def _stored_refund(self, connection: AsyncConnection, operation: Operation) -> str | None:
         """The processor's refund that a receipt of this operation names."""
         query = select(processor_refunds.c.id).where(processor_refunds.c.operation_id == operation.id)
@@ -163,14 +161,3 @@ class Settling(Payments):
             await connection.execute(select(processor_refunds.c.operation_id).where(processor_refunds.c.id == refund.id))
         ).scalar_one_or_none()
         return (owner or refund.operation or operation.id) != operation.id
-
-    async def _done(self, connection: AsyncConnection, change: Change, instruction: Row, code: Code | None, detail: str) -> Situation:
-        await connection.execute(
-            update(instructions)
-            .where(instructions.c.id == instruction["id"])
-            .values(applied_at=change.at, outcome=code.value if code else None, detail=detail or None)
-        )
-        if code is not None:
-            change.note("instruction_refused", kind="settle", instruction=instruction["id"], code=code.value)
-        saved = await self._saved(connection, change)
-        return saved if code is None else situation(change.row, refused=code.value, refused_detail=detail)

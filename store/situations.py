@@ -8,7 +8,7 @@ from refunds.clock import rfc3339
 from refunds.errors import Code
 from refunds.messages import Situation
 from refunds.money import Money
-from refunds.status import Status
+from refunds.status import FINAL, Status
 
 RUNBOOKS: dict[Status, str] = {
     Status.RECEIVED: "docs/runbooks/received.md",
@@ -21,6 +21,17 @@ RUNBOOKS: dict[Status, str] = {
 }
 
 
+MANUAL_RUNBOOK = "docs/runbooks/manual.md"
+LEGS_RUNBOOK = "docs/runbooks/legs.md"
+
+
+def runbook_of(row: Mapping[str, Any]) -> str | None:
+    """The runbook of where a refund stands, ``None`` where there is nothing to do."""
+    if row["code"] == Code.MANUAL_PART:
+        return MANUAL_RUNBOOK
+    return LEGS_RUNBOOK if row["legs_at"] and Status(row["status"]) in FINAL else RUNBOOKS.get(Status(row["status"]))
+
+
 def situation(row: dict[str, Any], *, needs: str = "", refused: str = "", refused_detail: str = "") -> Situation:
     """Describe a refund's row to the workflow."""
     status = Status(row["status"])
@@ -31,7 +42,7 @@ def situation(row: dict[str, Any], *, needs: str = "", refused: str = "", refuse
         revision=row["revision"],
         needs=needs,
         waits_for=waits_for(row),
-        runbook=RUNBOOKS.get(status, ""),
+        runbook=runbook_of(row) or "",
         tier=str(row["tier"] or ""),
         queue=row["queue"] or "",
         amount=row["amount"] or 0,
@@ -45,11 +56,16 @@ def situation(row: dict[str, Any], *, needs: str = "", refused: str = "", refuse
         code=row["code"] or "",
         refused=refused,
         refused_detail=refused_detail,
+        legs_at=row["legs_at"],
     )
 
 
 def waits_for(row: dict[str, Any]) -> str:
-    """What the refund waits for, in one sentence for operators and support. Contains nothing personal."""
+    """What the refund waits for, and its legs, in one sentence for operators and support. Contains nothing personal."""
+    return "; ".join(filter(None, (_waits_for(row), row["legs_detail"])))
+
+
+def _waits_for(row: dict[str, Any]) -> str:
     amount = str(Money(row["amount"], row["currency"])) if row["amount"] and row["currency"] else "the refund"
     until = _until(row["review_by"])
     match Status(row["status"]):
@@ -69,6 +85,8 @@ def waits_for(row: dict[str, Any]) -> str:
             return f"the processor's answer to {amount}" + (f": {row['detail']}" if row["detail"] else "")
         case Status.PENDING:
             return f"the processor to finish {amount}"
+        case Status.PARKED if row["code"] == Code.MANUAL_PART:
+            return f"a person to {row['detail']} and say so: nothing was sent, and nothing will be"
         case Status.PARKED:
             return f"a person to settle {amount}: {row['detail'] or row['code']}"
         case _:

@@ -8,9 +8,10 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import parse_rfc3339, rfc3339
-from refunds.processor import DisputeState, PaymentState, PaymentStatus, ProcessorRefund, RefundState
-from store.sql import Query
-from store.tables import payment_snapshots, processor_binding
+from refunds.processor import MANUAL, MISSING, DisputeState, PaymentState, PaymentStatus, ProcessorRefund, RefundState
+from store import flows
+from store.sql import Query, Row
+from store.tables import payment_snapshots, payments, processor_binding
 
 
 def _refund_plain(refund: ProcessorRefund) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def to_plain(state: PaymentState) -> dict[str, Any]:
         "risk_level": state.risk_level,
         "read_at": rfc3339(state.read_at),
         "refunds": [_refund_plain(r) for r in state.refunds],
-    }
+    } | ({} if state.flow is None else {"flow": flows.to_plain(state.flow)})
 
 
 def from_plain(body: dict[str, Any]) -> PaymentState:
@@ -57,6 +58,7 @@ def from_plain(body: dict[str, Any]) -> PaymentState:
         risk_level=body["risk_level"],
         read_at=parse_rfc3339(body["read_at"]),
         refunds=tuple(ProcessorRefund(**(r | {"state": RefundState(r["state"])})) for r in body["refunds"]),
+        flow=flows.from_plain(body["flow"]) if body.get("flow") else None,
     )
 
 
@@ -67,16 +69,20 @@ _MADE = insert(payment_snapshots)
 _SAVE = Query(
     _MADE.on_conflict_do_update(
         index_elements=["payment_id"],
-        set_={"read_at": _MADE.excluded.read_at, "body": _MADE.excluded.body},
+        # What only some readings have (the way of the money) is kept from the last one that had it: it has a time of its own.
+        set_={"read_at": _MADE.excluded.read_at, "body": payment_snapshots.c.body.concat(_MADE.excluded.body)},
         # A stored reading from the future was made by a clock that is wrong; it must not keep true ones out.
         where=(payment_snapshots.c.read_at < _MADE.excluded.read_at) | (payment_snapshots.c.read_at > bindparam("not_after")),
     )
 )
 _LATEST = Query(
-    select(payment_snapshots.c.body).where(
-        payment_snapshots.c.payment_id == bindparam("payment"),
-        payment_snapshots.c.read_at.between(bindparam("not_before"), bindparam("not_after")),
+    select(payments, payment_snapshots.c.body)
+    .outerjoin(
+        payment_snapshots,
+        (payment_snapshots.c.payment_id == payments.c.id)
+        & payment_snapshots.c.read_at.between(bindparam("not_before"), bindparam("not_after")),
     )
+    .where(payments.c.id == bindparam("payment"))
 )
 
 
@@ -85,10 +91,39 @@ async def save(connection: AsyncConnection, payment_id: str, state: PaymentState
     await _SAVE.do(connection, payment_id=payment_id, read_at=state.read_at, body=to_plain(state), not_after=now + CLOCKS_DIFFER)
 
 
-async def latest(connection: AsyncConnection, payment_id: str, *, now: datetime, within: timedelta) -> PaymentState | None:
-    """The last reading that is not older than ``within``, nor from the future; ``None`` when there is none."""
-    body = await _LATEST.value(connection, payment=payment_id, not_before=now - within, not_after=now + CLOCKS_DIFFER)
-    return None if body is None else from_plain(body)
+async def latest(
+    connection: AsyncConnection, payment_id: str, *, now: datetime, within: timedelta, with_flow: bool = False
+) -> PaymentState | None:
+    """The last reading that is not older than ``within``, nor from the future; ``None`` when there is none. A manual payment is what is recorded, now.
+
+    ``with_flow``: one that says where the money went, too, and since when is held to the same.
+    """
+    row = await _LATEST.first(connection, payment=payment_id, not_before=now - within, not_after=now + CLOCKS_DIFFER)
+    if row is not None and row["processor"] == MANUAL:
+        return by_hand(row, now)
+    state = None if row is None or row["body"] is None else from_plain(row["body"])
+    if state is None or not with_flow or state.raw_status == MISSING:
+        return state
+    return state if state.flow is not None and now - within <= state.flow.read_at <= now + CLOCKS_DIFFER else None
+
+
+def by_hand(payment: Row, now: datetime) -> PaymentState:
+    """A manual payment as it stands: captured is what the merchant recorded, and what was given back is what our own refunds claim of it.
+
+    Its name is our surrogate: a gift card's number is nothing for terms, which travel.
+    """
+    return PaymentState(
+        processor_payment=payment["id"],
+        status=PaymentStatus.CAPTURED,
+        currency=payment["currency"],
+        captured=payment["amount"],
+        capturable=0,
+        refunds=(),
+        dispute=DisputeState.NONE,
+        risk_level="not_assessed",
+        read_at=now,
+        raw_status=MANUAL,
+    )
 
 
 class WrongAccount(RuntimeError):

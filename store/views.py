@@ -11,10 +11,11 @@ from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code, RefundError
+from refunds.processor import MANUAL
 from refunds.refundable import Refundable
 from refunds.status import Status
 from store.claims import refundable_of
-from store.snapshots import from_plain
+from store.snapshots import by_hand, from_plain, to_plain
 from store.sql import Query, Row
 from store.tables import instructions, ledger, refunds
 
@@ -22,6 +23,7 @@ _REFUND = Query(
     text(
         """
     SELECT r.*, c.external_ref AS customer_ref, o.external_ref AS order_ref, p.processor, p.processor_payment,
+           p.tender, p.amount AS payment_amount, p.currency AS payment_currency,
            q.handle AS requester_handle, q.name AS requester_name, q.kind AS requester_kind,
            v.terms, v.decision AS policy_decision, v.facts, v.policy_version, v.policy_hash, v.expires_at AS terms_expire_at,
            (SELECT f.facts -> 'request' FROM revisions f WHERE f.refund_id = r.id AND f.revision = 1) AS first_facts,
@@ -43,6 +45,13 @@ _REFUND = Query(
                                        'send_by', a.send_by, 'answered_at', a.answered_at, 'outcome', a.outcome, 'reason', a.reason)
                                        ORDER BY a.number), '[]') FROM attempts a WHERE a.operation_id = x.id)) ORDER BY x.created_at)
               FROM operations x WHERE x.refund_id = r.id) AS operations,
+           (SELECT json_agg(json_build_object('id', l.id, 'operation', l.operation_id, 'kind', l.kind, 'target', l.target,
+                       'account', l.account, 'amount', l.amount, 'currency', l.currency, 'state', l.state, 'state_since', l.state_since,
+                       'due_at', l.due_at, 'code', l.code, 'detail', l.detail, 'receipt_id', l.receipt_id,
+                       'attempts', (SELECT coalesce(json_agg(json_build_object('number', a.number, 'opened_at', a.opened_at,
+                                       'send_by', a.send_by, 'answered_at', a.answered_at, 'outcome', a.outcome, 'reason', a.reason)
+                                       ORDER BY a.number), '[]') FROM leg_attempts a WHERE a.leg_id = l.id)) ORDER BY l.created_at, l.number)
+              FROM legs l WHERE l.refund_id = r.id) AS legs,
            (SELECT json_agg(json_build_object('revision', h.revision, 'amount', h.amount, 'currency', h.currency,
                        'terms_hash', h.terms_hash, 'author', w.handle, 'created_at', h.created_at) ORDER BY h.revision)
               FROM revisions h JOIN principals w ON w.id = h.author_id WHERE h.refund_id = r.id) AS revisions,
@@ -76,11 +85,14 @@ class Seen:
         return Status(self.row["status"])
 
 
-async def refund(connection: AsyncConnection, refund_id: str, *, integration: str | None) -> Seen:
+async def refund(connection: AsyncConnection, refund_id: str, *, integration: str | None, now: datetime) -> Seen:
     """Everything about a refund. With ``integration`` only one of that integration is seen. Raises ``REFUND_NOT_FOUND``."""
-    row = await _REFUND.first(connection, id=refund_id, integration=integration)
+    row: Row | None = await _REFUND.first(connection, id=refund_id, integration=integration)
     if row is None:
         raise RefundError(Code.REFUND_NOT_FOUND, refund=refund_id)
+    if row["processor"] == MANUAL:
+        payment = {"id": row["payment_id"], "currency": row["payment_currency"], "amount": row["payment_amount"]}
+        row = {**row, "snapshot": to_plain(by_hand(payment, now))}
     figures = None
     if row["payment_id"] is not None and row["snapshot"] is not None:
         # Without this refund altogether: neither what it claims nor what the processor may already show of it.

@@ -15,6 +15,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from activities.classifiers import make_classifier
 from activities.classify import Classify
 from activities.database_steps import DatabaseSteps
+from activities.legs import SendLegs
 from activities.observe import Observer
 from activities.prepare import Prepare
 from activities.processors.stripe import StripeProcessor
@@ -23,6 +24,7 @@ from activities.read_payment import PaymentReader
 from activities.reconcile import Reconcile
 from activities.reconcile_all import ReconcileAll
 from activities.settle import Settle
+from activities.settle_legs import SettleLegs
 from activities.submit import Submit
 from refunds.clock import Clock
 from refunds.messages import QUEUE_CLASSIFY, QUEUE_PAYMENTS, QUEUE_REFUNDS
@@ -30,6 +32,7 @@ from refunds.settings import Settings
 from store import snapshots
 from store.classifying import Classifying
 from store.db import Database, connect
+from store.leg_settling import LegSettling
 from store.observing import Observing
 from store.progress import Steps
 from store.pulling import Pulling
@@ -121,6 +124,7 @@ async def _payments(client: Client, parts: Parts) -> tuple[PaymentReader, list[C
         await snapshots.bind(connection, processor=processor.name, account=account, mode=parts.settings.refunds_mode, at=parts.clock.now())
     name = f"{socket.gethostname()}/{os.getpid()}"
     settling = Settling(database, parts.settings, name)
+    leg_settling = LegSettling(database, parts.settings, name)
     observing = Observing(database, parts.settings, name)
     observer = Observer(observing, processor, parts.clock)
     reconciling = Reconciling(database, parts.settings, processor.name)
@@ -129,12 +133,13 @@ async def _payments(client: Client, parts: Parts) -> tuple[PaymentReader, list[C
     pulling = Pulling(database, processor.name)
     pull = PullOrders(pulling, processor)
     sweep = ReconcileAll(reconciling, processor, observer)
-    reader = PaymentReader(settling, processor, parts.clock, observing)
+    reader = PaymentReader(settling, processor, parts.clock, observing, processor)
     activities: list[Callable[..., Any]] = [
         reader.read_payment,
-        Submit(settling, observing, processor, parts.settings).submit,
+        Submit(settling, observing, processor, parts.settings, processor).submit,
         Reconcile(settling, processor).reconcile,
-        Settle(settling, processor).settle,
+        Settle(settling, processor, SettleLegs(leg_settling, processor)).settle,
+        SendLegs(leg_settling, processor).send_legs,
         observer.observe_payment,
         sweep.begin,
         sweep.pages,

@@ -13,4 +13,4 @@ class PaymentReadingWorkflow:
     @workflow.run
     async def run(self, request: StepInput) -> None:
         """Read the payment whose surrogate id is in ``message``."""
-        await steps.read_payment(request.refund, request.message)
+        await steps.read_payment(request.refund, request.message, detail=request.detail)

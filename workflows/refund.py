@@ -72,18 +72,38 @@ class RefundWorkflow:
     async def _carry(self) -> None:
         workflow.set_current_details(_words(self._situation))  # no event; and reading the payment or the text may take long
         self._adopt(await steps.with_needs(Step.PREPARE, self._given()))
-        while self._status not in FINAL:
+        while self._open:
             if self._status in (Status.APPROVED, Status.SUBMITTING):
                 # It said that it waits for somebody, and submitting may take long. A run that never waited spares the event.
                 if self._shown:
                     self._show()
                 self._adopt(await steps.payment_step(Step.SUBMIT, self._given(), summary=self._situation.waits_for))
+            elif self._legs_due:
+                await self._send_legs()
             else:
                 await self._wait()
 
     @property
     def _status(self) -> Status:
         return Status(self._situation.status)
+
+    @property
+    def _open(self) -> bool:
+        """Whether something is left to do: a refund that is over may have legs that are not."""
+        return self._status not in FINAL or self._situation.legs_at is not None
+
+    @property
+    def _legs_due(self) -> bool:
+        return self._situation.legs_at is not None and self._situation.legs_at <= workflow.now()
+
+    async def _send_legs(self) -> None:
+        """Have the legs of a marketplace refund sent, looked for or reminded of; which and when, the store knows."""
+        seen = self._situation
+        if self._shown:
+            self._show()
+        self._adopt(await steps.payment_step(Step.LEGS, self._given(), summary="Return what went to connected accounts"))
+        if self._situation.legs_at == seen.legs_at and self._situation.version == seen.version:
+            await workflow.sleep(timedelta(seconds=1))  # clocks that differ must not become a hot loop
 
     def _given(self, *, kind: str = "", message: str = "", detail: str = "") -> StepInput:
         return StepInput(self._situation.refund, kind, message, detail)
@@ -97,7 +117,7 @@ class RefundWorkflow:
         """Wait for a message or for the next instant at which something is due, then let the store say what that changes."""
         self._show()
         seen = self._situation
-        due = seen.wake_at or workflow.now() + timedelta(days=1)
+        due = min(filter(None, (seen.wake_at, seen.legs_at)), default=workflow.now() + timedelta(days=1))
         # A moment later than due: the store judges by its own clock, and must find the deadline passed.
         pause = max(due - workflow.now(), timedelta(0)) + timedelta(milliseconds=50)
         try:
@@ -105,7 +125,8 @@ class RefundWorkflow:
                 lambda: self._situation is not seen or self._hinted, timeout=pause, timeout_summary=seen.waits_for
             )
         except TimeoutError:
-            self._hinted = True
+            # What is due for the legs alone is no reason to ask how the refund stands.
+            self._hinted = seen.legs_at is None or (seen.wake_at is not None and seen.wake_at <= workflow.now())
         if self._hinted:
             self._hinted = False
             await self._look()
@@ -113,7 +134,9 @@ class RefundWorkflow:
                 await workflow.sleep(timedelta(seconds=1))  # clocks that differ must not become a hot loop
 
     async def _look(self) -> None:
-        """Do what is due for the present status."""
+        """Do what is due for the present status, and for legs that something kept back."""
+        if self._situation.legs_at is not None:
+            await self._send_legs()
         if self._status is Status.PENDING:
             self._adopt(await steps.payment_step(Step.RECONCILE, self._given(), summary="Ask the processor how it stands"))
         elif self._status is Status.HELD:
@@ -177,7 +200,7 @@ class RefundWorkflow:
         """Refuse, without a trace in the history, what cannot count: no id, or a refund that is over."""
         if not _is_message(message):
             raise ApplicationError("the message names nothing recorded", type=Code.MESSAGE_MALFORMED, non_retryable=True)
-        if self._status in FINAL:
+        if not self._open:
             raise ApplicationError(f"the refund is {self._status}", type=Code.TOO_LATE, non_retryable=True)
 
     async def _deliver(self, name: str, message: Message) -> Outcome:

@@ -56,11 +56,11 @@ async def classify(refund: str) -> bool:
     return True
 
 
-async def read_payment(refund: str, payment: str) -> None:
-    """Have a payment read live by the role that holds the processor's key."""
+async def read_payment(refund: str, payment: str, *, detail: str = "") -> None:
+    """Have a payment read live by the role that holds the processor's key; ``detail`` says that more than the payment is wanted."""
     await workflow.execute_activity(
         Step.READ_PAYMENT,
-        StepInput(refund, message=payment),
+        StepInput(refund, message=payment, detail=detail),
         task_queue=QUEUE_PAYMENTS,
         start_to_close_timeout=_CALL,
         heartbeat_timeout=HEARTBEAT,

@@ -8,7 +8,7 @@ import time
 from datetime import datetime
 from typing import Protocol
 
-from refunds.marketplace import LegReceipt, LegRequest, MoneyFlow
+from refunds.marketplace import LegKind, LegReceipt, LegRequest, MoneyFlow
 from refunds.payment_ids import NotAPayment
 from refunds.processor import FrozenRequest, PaymentState, ProcessorRefund, RefundPage, Settlement
 from refunds.pulls import PaymentPage
@@ -122,6 +122,10 @@ class Marketplace(Protocol):
 
     async def refund_fee(self, request: LegRequest, *, send_before: float) -> LegReceipt:
         """Give a part of an application fee back to the account it was taken from, with the same guarantees."""
+        ...
+
+    async def returned_of(self, kind: LegKind, target: str) -> tuple[LegReceipt, ...]:
+        """All reversals of a transfer, or all refunds of a fee, to the last page. Raises ``NotSent``, also when the processor does not know the target."""
         ...
 
     async def find_reversal(self, transfer: str, operation: str) -> LegReceipt | None:

@@ -45,19 +45,21 @@ class StripeMarketplace(StripeCalls):
             answer = await self._post("fee.refund", _fee_refunds(request.target), request.idempotency_key, request.params)
             return leg_answers.fee_refund(answer, request.target)
 
+    async def returned_of(self, kind: LegKind, target: str) -> tuple[LegReceipt, ...]:
+        """All reversals of a transfer, or all refunds of a fee. Raises ``NotSent``."""
+        with reading():
+            if kind is LegKind.REVERSE_TRANSFER:
+                return tuple([leg_answers.reversal(found, target) for found in await self._every("transfer_reversal", _reversals(target))])
+            return tuple([leg_answers.fee_refund(found, target) for found in await self._every("fee_refund", _fee_refunds(target))])
+        raise NotSent("not_found", "Stripe does not know the transfer or the application fee")
+
     async def find_reversal(self, transfer: str, operation: str) -> LegReceipt | None:
         """Look our reversal up by our operation id. Raises ``NotSent``."""
-        with reading():
-            listed = await self._every("transfer_reversal", _reversals(transfer))
-            return _ours((leg_answers.reversal(found, transfer) for found in listed), operation)
-        raise NotSent("not_found", "Stripe does not know the transfer")
+        return _ours(await self.returned_of(LegKind.REVERSE_TRANSFER, transfer), operation)
 
     async def find_fee_refund(self, fee: str, operation: str) -> LegReceipt | None:
         """Look our refund of a fee up by our operation id. Raises ``NotSent``."""
-        with reading():
-            listed = await self._every("fee_refund", _fee_refunds(fee))
-            return _ours((leg_answers.fee_refund(found, fee) for found in listed), operation)
-        raise NotSent("not_found", "Stripe does not know the application fee")
+        return _ours(await self.returned_of(LegKind.REFUND_FEE, fee), operation)
 
     async def _charge_that_took(self, processor_payment: str) -> answers.Json | None:
         if by_charge(processor_payment):

@@ -44,6 +44,14 @@ class Consent(Strict):
     terms_hash: TermsHash
 
 
+class LegSettlement(Strict):
+    """What became of a parked leg, as a person found out. ``reversed`` names the reversal (or the refund of the fee) at the processor."""
+
+    outcome: Literal["reversed", "not_reversed"]
+    reversal_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,100}$")] | None = None
+    evidence: Annotated[CleanText, StringConstraints(max_length=5_000, strip_whitespace=True, pattern=r"\S")]
+
+
 class Withdrawal(Strict):
     """Nothing needs to be given."""
 
@@ -51,7 +59,7 @@ class Withdrawal(Strict):
 
 
 class Settlement(Strict):
-    """How a parked refund ended, as a person found out. ``refunded`` names the processor's refund."""
+    """How a parked refund ended, as a person found out. ``refunded`` names the processor's refund; a manual part has none, so its evidence alone counts."""
 
     outcome: Literal["refunded", "not_refunded"]
     processor_refund_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,100}$")] | None = None
@@ -227,9 +235,6 @@ async def settle(refund_id: str, call: TheCall) -> Response:
     clock = call.services.database.clock
     async with call.auditing("settlement", refund_id_in(refund_id)), call.begin(Role.SETTLER) as connection:
         said = parse(Settlement, raw)
-        if (said.outcome == "refunded") != (said.processor_refund_id is not None):
-            detail = "Name processor_refund_id with the outcome refunded, and only then."
-            raise RefundError(Code.INVALID_FIELD, detail, field="processor_refund_id")
         recorded = await decisions.record_settlement(
             connection, clock, refund_id=refund_id, actor=call.actor, outcome=said.outcome, processor_refund_id=said.processor_refund_id
         )
@@ -237,6 +242,48 @@ async def settle(refund_id: str, call: TheCall) -> Response:
         instruction = await views.instruction(connection, recorded.id)
     if said.outcome == "not_refunded" and not instruction["body"]["first_person"]:
         return await _settlement(call, recorded, "a second person who says the same", 202)
+    return await _checked(call, recorded)
+
+
+@router.post(
+    "/legs/{leg_id}/settlement",
+    summary="Settle a parked leg by hand",
+    responses={
+        200: {"model": SettlementView, "description": "Checked and settled."},
+        202: {"model": SettlementView, "description": "Recorded; `waits_for` says what is missing."},
+        **errors(
+            Code.REFUND_NOT_FOUND,
+            Code.LEG_NOT_FOUND,
+            Code.NOT_PARKED,
+            Code.PERSON_REQUIRED,
+            Code.SETTLEMENT_NOT_FOUND,
+            Code.SETTLEMENT_MISMATCH,
+            Code.SETTLEMENT_CONTRADICTED,
+            Code.SECOND_PERSON_REQUIRED,
+            Code.ATTEMPT_OPEN,
+            body=True,
+        ),
+    },
+    openapi_extra=takes(LegSettlement),
+)
+async def settle_leg(refund_id: str, leg_id: str, call: TheCall) -> Response:
+    """``reversed`` is checked live at the processor; ``not_reversed`` needs a second person who says the same. The refund itself stays what it is."""
+    raw = await call.body()
+    clock = call.services.database.clock
+    async with call.auditing("settlement", refund_id_in(refund_id)), call.begin(Role.SETTLER) as connection:
+        said = parse(LegSettlement, raw)
+        given = {"refund_id": refund_id, "leg_id": leg_id, "actor": call.actor, "outcome": said.outcome, "receipt": said.reversal_id}
+        recorded = await decisions.record_leg_settlement(connection, clock, **given)
+        await _keep_note(call, connection, recorded, said.evidence)
+        instruction = await views.instruction(connection, recorded.id)
+    if said.outcome == "not_reversed" and not instruction["body"]["first_person"]:
+        return await _settlement(call, recorded, "a second person who says the same", 202)
+    return await _checked(call, recorded)
+
+
+async def _checked(call: Call, recorded: Recorded) -> Response:
+    """Have a recorded settlement checked at the processor, and answer with what that came to."""
+    refund_id = recorded.row["id"]
     outcome = await _update(call, refund_id, "settle", Message(recorded.id, recorded.row["revision"]))
     if outcome is not None and outcome.refused:
         raise _refusal(outcome.refused, outcome.detail, refund_id)

@@ -51,27 +51,27 @@ async def quote(call: TheCall) -> Response:
     async with call.noticing_mismatch(), call.begin(Role.REQUESTER) as connection:
         request = parse(RefundRequest, raw)
         target = await intake.target_of(connection, request)
-    state = await _reading(call, target.payment["id"])
+    state = await _reading(call, target.payment["id"], with_flow=request.reverse_transfer or request.refund_application_fee)
     preview = await _preview(call, request, state)
-    return presenting.answer(_shown(preview, state, unread=bool(request.message)))
+    return presenting.answer(_shown(request, preview, state))
 
 
-async def _reading(call: Call, payment_id: str) -> PaymentState:
+async def _reading(call: Call, payment_id: str, *, with_flow: bool) -> PaymentState:
     """The last reading if it is young enough, else a new one. Raises ``PROCESSOR_UNAVAILABLE``."""
-    if (state := await _latest(call, payment_id)) is not None:
+    if (state := await _latest(call, payment_id, with_flow=with_flow)) is not None:
         return state
-    if await call.services.orchestrator.read_payment(payment_id, within_s=_READING_WITHIN_S):
-        state = await _latest(call, payment_id)
+    if await call.services.orchestrator.read_payment(payment_id, with_flow=with_flow, within_s=_READING_WITHIN_S):
+        state = await _latest(call, payment_id, with_flow=with_flow)
     if state is None:
         raise RefundError(Code.PROCESSOR_UNAVAILABLE, "The payment could not be read from the processor in time; nothing was stored.")
     return state
 
 
-async def _latest(call: Call, payment_id: str) -> PaymentState | None:
+async def _latest(call: Call, payment_id: str, *, with_flow: bool) -> PaymentState | None:
     database = call.services.database
     now, within = database.clock.now(), timedelta(seconds=call.services.settings.payment_snapshot_max_age_s)
     async with database.begin() as connection:
-        return await snapshots.latest(connection, payment_id, now=now, within=within)
+        return await snapshots.latest(connection, payment_id, now=now, within=within, with_flow=with_flow)
 
 
 async def _preview(call: Call, request: RefundRequest, state: PaymentState) -> Preview:
@@ -93,7 +93,7 @@ async def _preview(call: Call, request: RefundRequest, state: PaymentState) -> P
         return found[0]
 
 
-def _shown(preview: Preview, state: PaymentState, *, unread: bool) -> dict[str, Any]:
+def _shown(request: RefundRequest, preview: Preview, state: PaymentState) -> dict[str, Any]:
     decision = preview.decision
     consent = decision.outcome == "proceed" and decision.consent and not preview.consented
     return {
@@ -107,7 +107,10 @@ def _shown(preview: Preview, state: PaymentState, *, unread: bool) -> dict[str, 
             "currency": preview.amount.currency,
             "amount_text": str(preview.amount),
             "full": preview.full,
-            "destination": "original_payment_method",
+            "destination": preview.destination,
+            "reverse_transfer": request.reverse_transfer,
+            "refund_application_fee": request.refund_application_fee,
+            "legs": [presenting.leg_quoted(leg) for leg in preview.legs],
             "reason": preview.reason,
             "processor_reason": preview.processor_reason,
         },
@@ -120,5 +123,5 @@ def _shown(preview: Preview, state: PaymentState, *, unread: bool) -> dict[str, 
             "review": None if decision.review is None else {"role": decision.review.role, "people": decision.review.people},
         },
         "refundable": {"remaining": preview.figures.remaining, "currency": state.currency, "read_at": state.read_at},
-        "not_considered": ["message"] if unread else [],
+        "not_considered": ["message"] if request.message else [],
     }

@@ -16,11 +16,13 @@ from sqlalchemy import text
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from activities.legs import SendLegs
 from activities.prepare import Prepare
 from activities.processors.stripe import StripeProcessor
 from activities.read_payment import PaymentReader
 from activities.reconcile import Reconcile
 from activities.settle import Settle
+from activities.settle_legs import SettleLegs
 from activities.submit import Submit
 from refunds.clock import ShiftedClock
 from refunds.messages import Situation, StepInput
@@ -31,6 +33,7 @@ from refunds.settings import Settings
 from store import controls, decisions, intake, orders, principals, snapshots
 from store.bootstrap import bootstrap
 from store.db import Database, connect
+from store.leg_settling import LegSettling
 from store.observing import Observing
 from store.progress import Steps
 from store.settling import Settling
@@ -132,7 +135,7 @@ class Shop:
 
     async def prepared(self, refund_id: str) -> Situation:
         """Quote it, as a process that also hosts the payments role does."""
-        step = Prepare(self.steps, PaymentReader(self.payments, self.processor, self.clock, self.observing))
+        step = Prepare(self.steps, PaymentReader(self.payments, self.processor, self.clock, self.observing, self.processor))
         return await ActivityEnvironment().run(step.prepare, StepInput(refund_id))
 
     async def approved(self, intent: str | None = None, amount: int | None = 3_000, **more: Any) -> str:
@@ -171,7 +174,7 @@ class Shop:
 
     def submitting(self, processor: Any = None, payments: Any = None) -> Submit:
         """The step, with its processor or store replaced by one that a test has tampered with."""
-        return Submit(payments or self.payments, self.observing, processor or self.processor, self.settings)
+        return Submit(payments or self.payments, self.observing, processor or self.processor, self.settings, processor or self.processor)
 
     async def submit(self, refund_id: str, *, attempt: int = 1, step: Submit | None = None) -> Situation:
         """One attempt of the activity. Raises what Temporal would be told."""
@@ -195,7 +198,18 @@ class Shop:
 
     async def settled(self, refund_id: str, message: str) -> Situation:
         """Deliver a settlement."""
-        return await ActivityEnvironment().run(Settle(self.payments, self.processor).settle, StepInput(refund_id, "settle", message))
+        step = Settle(self.payments, self.processor, SettleLegs(self.legs, self.processor))
+        return await ActivityEnvironment().run(step.settle, StepInput(refund_id, "settle", message))
+
+    @property
+    def legs(self) -> LegSettling:
+        """The store's side of legs, as a worker builds it."""
+        return LegSettling(self.payments.database, self.settings, self.payments.worker)
+
+    async def send_legs(self, refund_id: str, *, processor: Any = None, legs: Any = None) -> Situation:
+        """The step that sends legs, once."""
+        step = SendLegs(legs or self.legs, processor or self.processor)
+        return await ActivityEnvironment().run(step.send_legs, StepInput(refund_id))
 
     async def says(self, refund_id: str, who: str, outcome: str, processor_refund: str | None = None) -> str:
         """A person records how a parked refund is to be settled; returns the id of the record."""
