@@ -60,6 +60,18 @@ class Database:
         async with _translated(), self._each_by_itself.connect() as connection:
             yield connection
 
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[AsyncConnection]:
+        """Open a connection for one statement that changes something, which is a transaction of its own: stored when it has answered, or not at all.
+
+        Raises ``STORE_UNAVAILABLE`` as :meth:`begin` does. The points around it are those of a transaction; the second one comes when the block ends.
+        """
+        with points.Transaction() as transaction:
+            async with self.read() as connection:
+                await transaction.committing()
+                yield connection
+            await transaction.committed()
+
     @cached_property
     def _each_by_itself(self) -> AsyncEngine:
         return self.engine.execution_options(isolation_level="AUTOCOMMIT")

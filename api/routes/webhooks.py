@@ -69,9 +69,13 @@ async def stripe_event(request: Request, services: Annotated[Services, Depends(s
 async def _kept(services: Services, event: events.StripeEvent) -> Literal["stored", "repeated", "ignored", "unused"]:
     if event.type not in USED:
         return "unused"
-    async with services.database.begin() as connection:
-        ignored = _why_not(event, services.settings, await snapshots.bound_account(connection, STRIPE))
-        reduced = events.reduced(event, usable=ignored is None)
+    ours = None
+    if event.account is not None:  # only events of connected accounts name one
+        async with services.database.read() as connection:
+            ours = await snapshots.bound_account(connection, STRIPE)
+    ignored = _why_not(event, services.settings, ours)
+    reduced = events.reduced(event, usable=ignored is None)
+    async with services.database.one() as connection:
         new = await inbox.keep(connection, services.database.clock.now(), reduced, processor=STRIPE, ignored=ignored)
     return "ignored" if ignored else "stored" if new else "repeated"
 
