@@ -175,7 +175,7 @@ def _names(kind: type) -> tuple[str, ...]:
 
 def _plain(value: Any) -> Any:
     """Facts and what they hold as new JSON values. Not ``dataclasses.asdict``, which copies every word of them: each quote does this twice."""
-    kind = type(value)
+    kind: type[Any] = type(value)
     if kind in _AS_IT_IS:
         return value
     if names := _names(kind):

@@ -116,13 +116,12 @@ async def test_what_the_record_says_already_is_closed_without_asking_anybody(sit
 
 
 async def test_what_says_nothing_new_is_closed_at_once_and_nothing_else(shop: Shop) -> None:
+    sent = [await submitted(shop) for _ in range(3)]
     same: list[str] = []
-    for _ in range(3):
-        intent, _, made = await submitted(shop)
-        same += [
-            await deliver(shop, intent, **of(made)),
-            await deliver(shop, intent, type="charge.refunded", facts={"amount_refunded": 3_000}),
-        ]
+    for intent, _, made in sent:
+        same.append(await deliver(shop, intent, **of(made)))
+        same.append(await deliver(shop, intent, type="charge.refunded", facts={"amount_refunded": 3_000}))
+    intent, _, made = sent[-1]
     news = [await deliver(shop, intent, **of(made, **changed)) for changed in NEWS.values()]
     news += [await deliver(shop, "pi_nobody"), await deliver(shop, "pi_nobody", type="charge.refunded", facts={"amount_refunded": 0})]
     shapes: list[str] = []
