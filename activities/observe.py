@@ -5,13 +5,14 @@ from datetime import timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.figures import Figures
 from activities.heartbeat import heartbeating
 from activities.keys import halting_without_key
 from activities.processors.base import Processor
 from activities.read_payment import missing
 from refunds.clock import Clock
 from refunds.messages import Observed, Step, StepInput
-from refunds.processor import NotSent
+from refunds.processor import MANUAL, NotSent
 from store.observing import Observing
 
 READINGS = 3
@@ -21,7 +22,8 @@ READINGS = 3
 class Observer:
     """The observing step of the ``payments`` role; also what a reconciliation does about a payment that differs."""
 
-    def __init__(self, observing: Observing, processor: Processor, clock: Clock) -> None:
+    def __init__(self, observing: Observing, processor: Processor, clock: Clock, figures: Figures | None = None) -> None:
+        self._figures = figures
         self._observing = observing
         self._processor = processor
         self._clock = clock
@@ -31,7 +33,9 @@ class Observer:
 
         Everything that hinted at this payment before the reading began is answered by it.
         """
-        name, currency = await self._observing.named(payment_id)
+        name, currency, processor = await self._observing.named(payment_id)
+        if processor == MANUAL:
+            return Observed(payment_id)  # nobody could be asked, and nothing is there that our own record does not say
         for _ in range(READINGS):
             hints = await self._observing.hints(payment_id, name)
             async with halting_without_key(self._observing):
@@ -42,10 +46,13 @@ class Observer:
 
     @activity.defn(name=Step.OBSERVE)
     async def observe_payment(self, step: StepInput) -> Observed:
-        """Observe the payment named in ``message``."""
+        """Observe the payment named in ``message``; then read what its refunds took from the balance, where that is worth a call."""
         try:
             async with heartbeating():
-                return await self.observe(step.message)
+                found = await self.observe(step.message)
+                if self._figures is not None:
+                    await self._figures.of_payment(step.message)
+                return found
         except NotSent as error:
             delay = None if error.retry_after is None else timedelta(seconds=error.retry_after)
             raise ApplicationError(error.reason, type="NotSent", next_retry_delay=delay) from None

@@ -23,7 +23,7 @@ _log = logger(__name__)
 
 async def refund_view(call: Call, connection: Connection, refund_id: str) -> dict[str, Any]:
     """Everything the caller may see of a refund. Raises ``REFUND_NOT_FOUND``."""
-    seen = await views.refund(connection, refund_id, integration=call.sees)
+    seen = await views.refund(connection, refund_id, integration=call.sees, now=call.services.database.clock.now())
     texts = None
     if call.reads_text:
         try:

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from refunds.allocation import Units
 from refunds.errors import Code, RefundError
-from refunds.money import Money, requested
+from refunds.money import Money, currency, requested
 from refunds.orders import CleanText, ExternalId, Instant, ShortText, Strict
 from refunds.reasons import Reason
 from refunds.terms import canonical_hash
@@ -127,6 +127,48 @@ class RefundRequest(_Asked):
     @property
     def money(self) -> Money | None:
         """The amount asked for, or ``None`` for a full refund and for one by lines alone."""
+        return requested(self.amount, self.currency) if self.amount is not None and self.currency is not None else None
+
+    @property
+    def units(self) -> Units:
+        """What it names of the order's lines and shipping; false when it names nothing."""
+        return Units({line.id: line.quantity for line in self.lines}, self.shipping)
+
+
+class GroupRequest(_Asked):
+    """``POST /v1/refund-groups``: an order-wide refund over all payments of an order, by amount, in full, or by ``lines`` and ``shipping``.
+
+    Which payment gives what is decided by one rule (:mod:`refunds.groups`); each part is a refund of its own. In full with a ``currency``, only the payments
+    in it take part.
+    """
+
+    order_id: ExternalId
+    amount: AskedAmount = None
+    currency: Annotated[str, StringConstraints(min_length=1, max_length=12)] | None = None
+    full: bool = False
+    reason: Annotated[Reason | None, BeforeValidator(_in_scope)] = None
+    lines: Annotated[list[RequestedLine], Field(max_length=1000)] = []
+    shipping: Annotated[bool, Field(strict=True)] = False
+    message: LongText | None = None
+
+    @model_validator(mode="after")
+    def _what_is_asked(self) -> Self:
+        if self.amount is not None and self.units:
+            raise RefundError(
+                Code.INVALID_FIELD, "Send an amount, or lines and shipping: of a whole order one of them tells it.", field="amount"
+            )
+        # The same rules as for a refund of one payment; naming an order stands for naming it.
+        RefundRequest.model_validate(
+            {name: getattr(self, name) for name in ("order_id", "customer_id", "amount", "currency", "full", "shipping")}
+            | {"lines": [line.model_dump() for line in self.lines]}
+        )
+        if self.currency is not None:
+            currency(self.currency)
+        return self
+
+    @property
+    def money(self) -> Money | None:
+        """The amount asked for, or ``None`` in full and by lines."""
         return requested(self.amount, self.currency) if self.amount is not None and self.currency is not None else None
 
     @property

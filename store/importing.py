@@ -162,6 +162,7 @@ async def _insert(connection: AsyncConnection, clock: Clock, fresh: Sequence[Sen
             "processor_payment": payment.id,
             "currency": payment.currency,
             "amount": payment.amount,
+            "tender": payment.tender,
         }
         for one in fresh
         for payment in one.order.payments

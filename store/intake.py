@@ -14,7 +14,7 @@ from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, new_id
 from refunds.money import Money
 from refunds.people import Actor, PrincipalKind
-from refunds.requests import RefundRequest, Ticket
+from refunds.requests import GroupRequest, RefundRequest, Ticket
 from refunds.status import Status
 from store import lines, orders
 from store.sql import Query, Row
@@ -42,7 +42,7 @@ _GIVEN = (
     *("id", "version", "status", "created_at", "status_since"),
     *("integration", "idempotency_key", "body_hash", "requester_id", "requested_by", "agent_id"),
     *("customer_id", "order_id", "payment_id", "amount", "currency", "full", "reason", "channel"),
-    *("details", "sources", "has_text", "revision", "rung", "reminded", "reverse_transfer", "refund_application_fee"),
+    *("group_id", "details", "sources", "has_text", "revision", "rung", "reminded", "reverse_transfer", "refund_application_fee"),
 )
 _STORE = Query(
     insert(refunds)
@@ -79,6 +79,29 @@ async def accept(
     if (replay := await find_replay(connection, actor, key, body_hash)) is not None:
         return replay
     values = await _columns(connection, clock, request)
+    details, sources = _details(request), _sources(request, asker_of(actor, request.requested_by))
+    return await store_refund(connection, clock, texts, actor, key, body_hash, request, values | {"details": details, "sources": sources})
+
+
+def asker_of(actor: Actor, requested_by: str | None) -> Source:
+    """Where what a caller gave comes from: an agent, a person of the merchant, or the customer."""
+    return Source.AGENT if actor.kind is PrincipalKind.AGENT else Source.PERSON if requested_by else Source.CUSTOMER
+
+
+async def store_refund(
+    connection: AsyncConnection,
+    clock: Clock,
+    texts: Texts,
+    actor: Actor,
+    key: str,
+    body_hash: str,
+    request: RefundRequest | GroupRequest | Ticket,
+    values: dict[str, Any],
+) -> Accepted:
+    """Store one refund in status ``received`` with its first ledger entry and its texts. ``values`` are the columns that tell what is asked for.
+
+    Safe to call again with the same key and body. Raises ``IDEMPOTENCY_KEY_REUSED``.
+    """
     now = clock.now()
     refund_id = new_id(Prefix.REFUND)
     is_agent = actor.kind is PrincipalKind.AGENT
@@ -96,12 +119,10 @@ async def accept(
         requested_by=request.requested_by,
         agent_id=actor.handle if is_agent else None,
         channel=request.channel,
-        details=_details(request),
-        sources=_sources(request, Source.AGENT if is_agent else Source.PERSON if request.requested_by else Source.CUSTOMER),
         revision=0,
         rung=0,
         reminded=False,
-        **row,
+        **({"group_id": None} | row),
     )
     if not stored:  # the same request, a moment earlier, through another process
         replay = await find_replay(connection, actor, key, body_hash)

@@ -30,7 +30,7 @@ EXTERNAL = "external"
 """The actor of what was done at the processor without us."""
 
 _HINT = "payment_event"
-_NAMED = Query(select(payments.c.processor_payment, payments.c.currency).where(payments.c.id == bindparam("payment")))
+_NAMED = Query(select(payments.c.processor_payment, payments.c.currency, payments.c.processor).where(payments.c.id == bindparam("payment")))
 _LAST_READ = Query(select(payment_snapshots.c.read_at).where(payment_snapshots.c.payment_id == bindparam("payment")))
 _KNOWN = Query(select(processor_refunds).where(processor_refunds.c.id == any_(bindparam("ids", type_=ARRAY(Text)))))
 _OVERLOOKED = Query(
@@ -96,11 +96,11 @@ _DENIED = {
 class Observing(Receipts):
     """The observing half of the payments role."""
 
-    async def named(self, payment_id: str) -> tuple[str, str]:
-        """The processor's id of a payment, and its currency."""
+    async def named(self, payment_id: str) -> tuple[str, str, str]:
+        """The processor's id of a payment, its currency, and its processor."""
         async with self.database.read() as connection:
             row = await _NAMED.one(connection, payment=payment_id)
-            return row["processor_payment"], row["currency"]
+            return row["processor_payment"], row["currency"], row["processor"]
 
     async def hints(self, payment_id: str, processor_payment: str) -> list[str]:
         """The events about a payment that a reading which begins now will answer."""

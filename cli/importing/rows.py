@@ -10,7 +10,7 @@ from refunds.errors import Code, RefundError
 from refunds.money import Money, currency, format_money, parse_amount, read_amount
 
 OF_ORDER = ("customer_id", "customer_since", "placed_at", "delivered_at", "currency", "tax", "shipping", "discount")
-OF_PAYMENT = ("payment_id", "payment_amount", "payment_currency")
+OF_PAYMENT = ("payment_id", "payment_amount", "payment_currency", "payment_tender")
 OF_LINE = (
     *("line_id", "line_title", "line_category", "line_quantity", "line_amount"),
     *("line_tax", "line_discount", "line_shipped", "line_returned"),
@@ -132,6 +132,8 @@ class _Reading:
             return
         code = given.get("payment_currency", order_currency)
         paid: dict[str, Any] = {"id": given["payment_id"], "currency": code.upper()}
+        if "payment_tender" in given:  # only what no processor can return has one
+            paid |= {"processor": "manual", "tender": given["payment_tender"]}
         if not self._amount(row, "payment_amount", code, paid, "amount", parse=parse_amount):
             return
         known = self._payments.setdefault(paid["id"], paid)
@@ -139,7 +141,7 @@ class _Reading:
             self._lines[f"payments.{len(self._payments) - 1}"] = row.first
             self.order["payments"] = list(self._payments.values())
         elif known != paid:
-            self._wrong(row, "payment_amount", "This payment stands further up with another amount or currency.")
+            self._wrong(row, "payment_amount", "This payment stands further up with another amount, currency or tender.")
 
     def _line(self, row: Row, code: str) -> None:
         given = {name: row.values[name] for name in OF_LINE if name in row.values}
