@@ -31,6 +31,18 @@ class Kind(StrEnum):
         """Where it says what to do."""
         return f"{RUNBOOK}#{self.value}"
 
+    def replaces(self, other: "Kind") -> bool:
+        """Whether one refund of the processor that was found to be ``other``, and is found to be this now, is only this from now on.
+
+        What the database has forgotten stays that, because its payment is held for it. What is there is not missing, and what is missing differs in nothing
+        else. Otherwise the stronger kind counts.
+        """
+        if Kind.UNKNOWN_OPERATION in (self, other):
+            return self is Kind.UNKNOWN_OPERATION
+        if Kind.OURS_MISSING in (self, other):
+            return True
+        return _STRONGEST_FIRST.index(self) < _STRONGEST_FIRST.index(other)
+
 
 class Standing(StrEnum):
     """How far a discrepancy has come. An ``explained`` one stays and is understood; a ``closed`` one is gone, and if it is seen again it is a new one."""
@@ -39,6 +51,8 @@ class Standing(StrEnum):
     EXPLAINED = "explained"
     CLOSED = "closed"
 
+
+_STRONGEST_FIRST = (Kind.PAYMENT, Kind.DUPLICATE, Kind.CURRENCY, Kind.AMOUNT, Kind.STATUS, Kind.EXTERNAL, Kind.UNKNOWN_PAYMENT)
 
 _MEANINGS: dict[Kind, str] = {
     Kind.OURS_MISSING: "We recorded this refund, and the processor does not know it.",

@@ -109,10 +109,10 @@ _COMPARE = Query(
         SELECT seen.*,
                CASE WHEN recorded IS NULL AND known_operation IS NULL AND their_payment IS NULL
                          THEN CASE WHEN ours_by_name THEN 'unknown_payment' ELSE 'elsewhere' END
-                    WHEN another THEN 'duplicate'
                     WHEN recorded IS NULL AND known_operation IS NULL
                          THEN CASE WHEN ours_by_name THEN 'unknown_operation' ELSE 'external' END
                     WHEN their_payment IS DISTINCT FROM our_payment THEN 'payment'
+                    WHEN another THEN 'duplicate'
                     WHEN recorded IS NULL AND created_at > :young THEN 'young'
                     WHEN recorded IS NULL THEN 'unrecorded'
                     WHEN currency <> our_currency THEN 'currency'

@@ -225,7 +225,7 @@ class Reconciling:
             at = self.database.clock.now()
             young = at - timedelta(seconds=self.settings.reconcile_grace_s)
             found = await compare(connection, page.refunds, page.charges, run=run.id, processor=run.processor, young=young)
-            for row in page.missing:
+            for row in sorted(page.missing, key=lambda row: row["id"]):  # the order in which everybody locks
                 await self._note_missing(connection, at, run, row)
             kinds = [finding.verdict for finding in found]
             counted: dict[str, Any] = {}

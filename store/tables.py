@@ -516,6 +516,7 @@ discrepancies = Table(
         postgresql_where=text("state <> 'closed'"),
     ),
     Index("ix_discrepancies_list", "first_seen_at", "id"),
+    Index("ix_discrepancies_open_of", "processor_refund", postgresql_where=text("state = 'open'")),
 )
 
 order_pulls = Table(

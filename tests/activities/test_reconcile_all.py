@@ -181,6 +181,40 @@ async def test_field_7_a_refund_whose_answer_was_lost_is_adopted_by_its_operatio
     assert "adopted" in await shop.entries(refund_id)
 
 
+@pytest.mark.parametrize("first", ["sweep", "look"])
+async def test_one_refund_is_one_open_discrepancy_whoever_notices_it(books: Books, first: str) -> None:
+    """Made in the dashboard on another payment, with the metadata of a refund that there is: it is that refund's double, and of the wrong payment."""
+    shop = books.shop
+    intent, other = await shop.paid(), await shop.paid()
+    await shop.ordered(other)
+    refund_id = await succeeded(shop, intent)
+    [made] = (await shop.truth(intent))["refunds"]
+    await shop.control("POST", "/refunds", {"payment_intent": other, "amount": 3_000, "metadata": made["metadata"]})
+    [payment] = await shop.query("SELECT id FROM payments WHERE processor_payment = :p", p=other)
+    if first == "look":
+        state = await shop.processor.read_payment(other)
+        assert state is not None
+        await shop.observing.observe(payment["id"], state)
+
+    for _ in range(2):
+        await books.reconciled()
+        assert await books.found() == [("payment", "open", refund_id)]
+
+
+async def test_a_forgotten_refund_is_one_open_discrepancy_once_its_payment_is_known(books: Books) -> None:
+    shop = books.shop
+    intent = await shop.paid()
+    forgotten = {"refunds_operation": "op_0000000000000000000000000g"}
+    await shop.control("POST", "/refunds", {"payment_intent": intent, "amount": 3_000, "metadata": forgotten})
+    await books.reconciled()
+    assert await books.found() == [("unknown_payment", "open", None)]
+
+    await shop.ordered(intent)
+    for _ in range(2):
+        await books.reconciled()
+        assert await books.found() == [("unknown_operation", "open", None), ("unknown_payment", "closed", None)]
+
+
 async def test_field_29_a_refund_of_another_amount_stays_a_persons_and_is_said_once(books: Books) -> None:
     shop = books.shop
     intent = await shop.paid()

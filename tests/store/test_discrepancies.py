@@ -47,11 +47,11 @@ async def test_a_difference_is_one_row_one_entry_and_one_notice_however_often_it
     assert notice["runbook"] == "docs/runbooks/discrepancies.md#amount"
 
 
-async def test_other_kinds_and_other_refunds_are_other_differences(world: World) -> None:
+async def test_other_refunds_and_other_operations_without_one_are_other_differences(world: World) -> None:
     assert await noted(world)
-    assert await noted(world, kind=Kind.CURRENCY)
     assert await noted(world, processor_refund="re_2")
-    assert await noted(world, operation_id="op_1")
+    assert await noted(world, processor_refund=None, operation_id="op_1")
+    assert await noted(world, processor_refund=None, operation_id="op_2")
     assert world.count("discrepancies") == 4
 
 
@@ -59,6 +59,61 @@ async def test_many_at_once_make_one_row(world: World) -> None:
     first = await asyncio.gather(*(noted(world) for _ in range(12)))
     assert sorted(first) == [False] * 11 + [True]
     assert (world.count("discrepancies"), len(notices(world)), len(entries(world, "discrepancy_found"))) == (1, 1, 1)
+
+
+def kinds(world: World) -> list[tuple[str, str]]:
+    return [(row["kind"], row["state"]) for row in world.rows("SELECT kind, state FROM discrepancies ORDER BY first_seen_at, id")]
+
+
+async def test_what_turns_out_to_be_worse_is_one_open_discrepancy_that_says_so(world: World) -> None:
+    olga = await world.actor("olga", PrincipalKind.PERSON, Role.OPERATOR)
+    await noted(world, kind=Kind.STATUS)
+    [old] = world.rows("SELECT id FROM discrepancies")
+    async with world.api.begin() as connection:
+        await judging.change(connection, world.clock, olga, old["id"], owner="olga", standing=None, note="I ask the bank.")
+    world.clock.advance(hours=1)
+
+    assert await noted(world, kind=Kind.PAYMENT)
+    assert not await noted(world, kind=Kind.PAYMENT)
+
+    assert kinds(world) == [("status", "closed"), ("payment", "open")]
+    was, now = world.rows("SELECT * FROM discrepancies ORDER BY first_seen_at, id")
+    assert was["note"] == f"I ask the bank.\nClosed by the orchestrator: it turned out to be payment, see {now['id']}."
+    assert (was["closed_at"], was["closed_by"], now["owner_id"]) == (world.clock.now(), None, olga.principal_id)
+    closing = [entry for entry in entries(world, "discrepancy_changed") if entry["actor"] == "system"]
+    assert [(entry["data"]["discrepancy"], entry["data"]["replaced_by"]) for entry in closing] == [(was["id"], now["id"])]
+    assert len(entries(world, "discrepancy_found")) == len([n for n in notices(world) if n["kind"] == "discrepancy_found"]) == 2
+
+
+async def test_what_is_weaker_is_the_same_discrepancy_seen_again(world: World) -> None:
+    await noted(world, kind=Kind.PAYMENT)
+    world.clock.advance(hours=1)
+    assert not await noted(world, kind=Kind.DUPLICATE, operation_id="op_1")
+    [row] = world.rows("SELECT * FROM discrepancies")
+    assert (row["kind"], row["state"], row["last_seen_at"]) == ("payment", "open", world.clock.now())
+    assert len(entries(world, "discrepancy_found")) == 1
+
+
+async def test_an_explained_one_stays_as_somebody_left_it(world: World) -> None:
+    await noted(world, kind=Kind.EXTERNAL, standing=Standing.EXPLAINED)
+    world.clock.advance(hours=1)
+    assert await noted(world, kind=Kind.AMOUNT)
+    assert kinds(world) == [("external", "explained"), ("amount", "open")]
+
+
+@pytest.mark.parametrize("kind", sorted(set(Kind) - {Kind.UNKNOWN_OPERATION}))
+async def test_what_holds_its_payment_is_closed_by_nothing_but_a_person(world: World, kind: Kind) -> None:
+    await noted(world, kind=Kind.UNKNOWN_OPERATION, operation_id="op_1")
+    world.clock.advance(hours=1)
+    assert not await noted(world, kind=kind)
+    assert kinds(world) == [("unknown_operation", "open")]
+
+
+async def test_two_kinds_at_once_are_one_open_discrepancy(world: World) -> None:
+    """The sweep and a look notice the same refund in the same moment, and each sees something else in it."""
+    both = (Kind.AMOUNT, Kind.PAYMENT, Kind.UNKNOWN_PAYMENT, Kind.UNKNOWN_OPERATION)
+    await asyncio.gather(*(noted(world, kind=both[turn % 4]) for turn in range(12)))
+    assert [kind for kind, state in kinds(world) if state == "open"] == ["unknown_operation"]
 
 
 async def test_what_explains_itself_is_found_as_explained_and_stays_so(world: World) -> None:

@@ -44,6 +44,9 @@ def upgrade() -> None:
     op.create_foreign_key(op.f("fk_refunds_group_id"), "refunds", "refund_groups", ["group_id"], ["id"])
     op.create_index("ix_refunds_group", "refunds", ["group_id"], unique=False, postgresql_where=sa.text("group_id IS NOT NULL"))
     op.create_index("ix_processor_refunds_changed", "processor_refunds", ["updated_at", "id"], unique=False)
+    op.create_index(
+        "ix_discrepancies_open_of", "discrepancies", ["processor_refund"], unique=False, postgresql_where=sa.text("state = 'open'")
+    )
     op.create_table(
         "order_pulls",
         sa.Column("id", sa.Text(), nullable=False),
@@ -178,6 +181,7 @@ def downgrade() -> None:
     op.drop_column("refunds", "reverse_transfer")
     op.drop_table("pulled_payments")
     op.drop_table("order_pulls")
+    op.drop_index("ix_discrepancies_open_of", table_name="discrepancies", postgresql_where=sa.text("state = 'open'"))
     op.drop_index("ix_processor_refunds_changed", table_name="processor_refunds")
     op.drop_index("ix_refunds_group", table_name="refunds")
     op.drop_constraint(op.f("fk_refunds_group_id"), "refunds", type_="foreignkey")
