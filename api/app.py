@@ -19,7 +19,7 @@ from store.db import Database, Listener
 from store.texts import Texts
 
 ROUTERS = tuple(
-    part.router for part in (refunds, quotes, deciding, orders, pulls, controls, access, policy, rates, reconciliation, webhooks, health)
+    part.router for part in (refunds, webhooks, quotes, deciding, orders, pulls, controls, access, policy, rates, reconciliation, health)
 )
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
 """Every call there is."""
