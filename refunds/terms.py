@@ -5,6 +5,7 @@ approval is void by construction.
 """
 
 import hashlib
+import json
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -95,7 +96,7 @@ class Terms(BaseModel):
     @classmethod
     def from_stored(cls, plain: dict[str, Any]) -> "Terms":
         """Rebuild terms from what :meth:`canonical` gave and a JSON column kept."""
-        return cls.model_validate_json(rfc8785.dumps(plain))
+        return cls.model_validate_json(json.dumps(plain))
 
 
 def canonical_hash(plain: Any) -> str:
