@@ -7,7 +7,7 @@ A fact that is not known is ``None``; a rule that needs it sends the refund to a
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from refunds.classification import Intent, Proposal
 from refunds.clock import rfc3339
@@ -175,7 +175,7 @@ def _names(kind: type) -> tuple[str, ...]:
 
 def _plain(value: Any) -> Any:
     """Facts and what they hold as new JSON values. Not ``dataclasses.asdict``, which copies every word of them: each quote does this twice."""
-    kind: type[Any] = type(value)
+    kind = cast(type[Any], type(value))
     if kind in _AS_IT_IS:
         return value
     if names := _names(kind):
