@@ -42,6 +42,7 @@ class Given(argparse.Namespace):
     seed: int
     lanes: int
     minutes: float | None
+    restore: bool
     keep: bool
     out: Path
 
@@ -59,6 +60,7 @@ def _given(arguments: Sequence[str]) -> Given:
     parser.add_argument(
         "--minutes", type=float, default=None, help="ask for nothing more after so many minutes, and check what was done till then"
     )
+    parser.add_argument("--no-restore", dest="restore", action="store_false", help="put no older database back at the end")
     parser.add_argument("--keep", action="store_true", help="keep the stack's files")
     parser.add_argument("--out", type=Path, default=ROOT / ".local" / "chaos.json", help="where the figures go")
     given = parser.parse_args(arguments, namespace=Given())
@@ -80,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run; what to return to the shell."""
     given = _given(arguments)
     console = Console(highlight=False, soft_wrap=True)
-    plan = Plan(given.seed, given.refunds, given.faults)
+    plan = Plan(given.seed, given.refunds, given.faults, restore=given.restore)
     console.print(f"seed {plan.seed}: {plan.refunds} refunds, {plan.faults} faults", markup=False)
     bounds = Bounds(lanes=given.lanes, load_within_s=None if given.minutes is None else given.minutes * 60, keep=given.keep)
     clock, began = SystemClock(), SystemClock().now()

@@ -43,8 +43,8 @@ class Recovery:
 
     refund: str
     since_kill_s: float
-    both: bool
-    """All workers were killed, and one had to start; else another was there."""
+    who: str
+    """``one of two``: another was there. ``both of two``: one had to start. ``alone``: there was but one, as in the local stack, and it had to start."""
     calm: bool
     """Nothing else had gone wrong: measured when all faults were over."""
 
@@ -68,6 +68,8 @@ class Faults:
         self.people = people
         self.book = book
         self.done = Done()
+        self.workers: tuple[str, ...] = WORKERS
+        """Those that run."""
         self.cut_short = False
         """Somebody has no more time: what was not begun is left out, and what was done is checked."""
         self._say = say
@@ -159,19 +161,20 @@ class Faults:
         async with AsyncExitStack() as locks:
             for worker in WORKERS:
                 await locks.enter_async_context(self._lock(worker))
-            await self.stand.ready(*PARTS)
+            await self.stand.ready(*(part for part in PARTS if part not in WORKERS or part in self.workers))
             refund = await self._in_mid_call(fault, ms)
             if refund is None:
                 self._void(fault)  # another fault keeps it from being sent, such as a stop
                 return
-            doomed = WORKERS if both else (await self._calling(refund),)
+            doomed = self.workers if both else (await self._calling(refund),)
             killed = time.monotonic()
             await asyncio.gather(*(self.stand.kill(worker) for worker in doomed))
             while not await self._has_receipt(refund):
                 if time.monotonic() > killed + RECOVERY_S:
                     raise TimeoutError(f"{refund} has no receipt {RECOVERY_S:.0f} s after its worker was killed in mid-call")
                 await _pause()
-            self.done.recoveries.append(Recovery(refund, round(time.monotonic() - killed, 3), both, calm))
+            who = "alone" if len(self.workers) == 1 else "both of two" if both else "one of two"
+            self.done.recoveries.append(Recovery(refund, round(time.monotonic() - killed, 3), who, calm))
             await self.stand.ready(*doomed)
 
     async def _in_mid_call(self, fault: Fault, ms: int) -> str | None:
@@ -197,9 +200,15 @@ class Faults:
         return next((worker for worker in WORKERS if self.stand.stack.pid(worker) == pid), WORKERS[0])
 
     async def measure(self, times: int) -> None:
-        """The same so many times when nothing else goes wrong."""
+        """The same so many times when nothing else goes wrong: each time with two workers, and with one alone."""
         for number in range(times):
-            await self.kill_in_mid_call(Fault(CALM_ERRANDS + number, 0, "kill_in_mid_call"), ms=400, both=number % 2 == 1, calm=True)
+            await self.kill_in_mid_call(Fault(CALM_ERRANDS + number, 0, "kill_in_mid_call"), ms=400, both=False, calm=True)
+        async with self.stand.down(WORKERS[1]):
+            self.workers = WORKERS[:1]
+            for number in range(times, 2 * times):
+                await self.kill_in_mid_call(Fault(CALM_ERRANDS + number, 0, "kill_in_mid_call"), ms=400, both=True, calm=True)
+        self.workers = WORKERS
+        await self.stand.ready(*WORKERS)
 
     async def _has_receipt(self, refund: str) -> bool:
         view = await self.people.view(refund)

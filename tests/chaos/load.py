@@ -69,7 +69,12 @@ class Doing:
         self.book.payments[payment.intent] = payment
         placed = {"id": payment.intent, "amount": amount, "currency": "usd", **special}
         await self.people.control("POST", "/payments", placed, accept=(200, 409))
-        now = SystemClock().now()
+        await self.order(payment, category=category)
+        return payment
+
+    async def order(self, payment: Payment, *, category: str = "household") -> None:
+        """What the merchant's system says of the order; the same again changes nothing."""
+        amount, now = payment.amount, SystemClock().now()
         order = {
             "customer_id": payment.customer,
             "customer_since": LONG_AGO,
@@ -82,7 +87,6 @@ class Doing:
         answer = await self.people.call(self.shop, "PUT", f"/v1/orders/{payment.order}", order)
         if answer.status_code not in (200, 201):
             self.book.odd.append(("unexpected_answer", f"an order was answered {answer.status_code}: {answer.text[:300]}"))
-        return payment
 
     async def pay_more_than(self, asked: int, **special: Any) -> tuple[Payment, int]:
         """A payment of as much or several times as much as will be asked for: where more is left, a refund made twice would not be stopped by the processor."""

@@ -153,8 +153,10 @@ class Plan:
     refunds: int
     faults: int
     clients: int = 3
-    mid_calls: int = 6
-    """How often a worker is killed in mid-call once all faults are over, to measure how long it takes to recover; in turn that one, and both."""
+    mid_calls: int = 5
+    """How often a worker is killed in mid-call once all faults are over, to measure how long it takes to recover: with another there, and then alone."""
+    restore: bool = True
+    """Whether an older database is put back at the end, once everything else was checked."""
     points: tuple[str, ...] = POINTS
 
     def errands(self) -> Iterator[Errand]:

@@ -5,9 +5,12 @@ from typing import Any
 
 from rich.console import Console
 
+from tests.chaos.forgetting import Restored
 from tests.chaos.run import Result
 
 SHOWN = 20
+RECOVERIES = (("one of two", True), ("alone", True), ("one of two", False), ("both of two", False))
+"""By who was killed, and whether nothing else went wrong."""
 
 
 def quantile(values: list[float], share: float) -> float | None:
@@ -37,12 +40,12 @@ def figures(result: Result) -> dict[str, Any]:
         "endings": dict(sorted(result.standing.items())),
         "settlements": dict(sorted(result.settled.items())),
         "recovery_after_a_worker_killed_in_mid_call_s": {
-            f"{'both' if both else 'one'}_of_two_{'in_calm' if calm else 'among_other_faults'}": _recovery(
-                [each.since_kill_s for each in result.done.recoveries if (each.both, each.calm) == (both, calm)]
+            f"{who} {'in calm' if calm else 'among other faults'}": _recovery(
+                [each.since_kill_s for each in result.done.recoveries if (each.who, each.calm) == (who, calm)]
             )
-            for calm in (True, False)
-            for both in (False, True)
+            for who, calm in RECOVERIES
         },
+        "restore": None if result.restored is None else _restore(result.restored),
         "found_by_reconciliation_only": len(result.late),
         "reconciliation": result.reconciled,
         "violations_by_check": dict(sorted(Counter(violation.check for violation in result.violations).items())),
@@ -56,6 +59,15 @@ def _recovery(seconds: list[float]) -> dict[str, Any]:
         "p50": quantile(seconds, 0.5),
         "p99": quantile(seconds, 0.99),
         "longest": max(seconds, default=None),
+    }
+
+
+def _restore(restored: Restored) -> dict[str, Any]:
+    return {
+        "workers_live_on": restored.workers_live_on,
+        "seconds": restored.seconds,
+        "refunds": dict(sorted(restored.refunds.items())),
+        "discrepancies": dict(sorted(restored.discrepancies.items())),
     }
 
 
@@ -86,7 +98,10 @@ def show(console: Console, found: dict[str, Any], again: str) -> None:
     for when, measured in found["recovery_after_a_worker_killed_in_mid_call_s"].items():
         if measured["samples"]:
             text = f"{measured['samples']} times, seconds to the receipt: p50 {measured['p50']}, p99 {measured['p99']}"
-            line("worker killed mid-call", f"{when.replace('_', ' ')}: {text}")
+            line("worker killed mid-call", f"{when}: {text}")
+    if found["restore"] is not None:
+        line("older database", {"workers lived on": found["restore"]["workers_live_on"]} | found["restore"]["seconds"])
+        line("  forgotten refunds", found["restore"]["refunds"] | found["restore"]["discrepancies"])
     line("seconds", found["seconds"])
     for violation in found["violations"][:SHOWN]:
         console.print(f"WRONG  {violation['check']}  {violation['where']}: {violation['what']}", markup=False)

@@ -13,9 +13,10 @@ from refunds.clock import SystemClock
 from tests.chaos.book import Book
 from tests.chaos.ending import lift, loose_ends, reconcile, settle, unexplained
 from tests.chaos.faults import Done, Faults
+from tests.chaos.forgetting import EXPLAINED_BY_PEOPLE, FORGETFUL, Forgetting, Restored
 from tests.chaos.gather import Gathering
 from tests.chaos.load import carry_out
-from tests.chaos.people import People
+from tests.chaos.people import GaveUp, People
 from tests.chaos.plan import Errand, Plan
 from tests.chaos.stand import Stand, running
 from tests.chaos.truth import Violation
@@ -23,6 +24,8 @@ from tests.chaos.truth import Violation
 LEAST_TELL_S = 5.0
 REFUNDS_A_LINE = 200
 CALL_PATIENCE_S = 90.0
+REMEMBERED = 300
+"""How many of the payments that the restored database knows are held against the truth once more."""
 KEY_HALTS = frozenset({"KEY_REFUSED", "KEY_NOT_PERMITTED"})
 
 
@@ -54,6 +57,7 @@ class Result:
     late: list[Violation] = field(default_factory=list[Violation])
     """What only the reconciliation could find, because its events were lost."""
     reconciled: dict[str, int] = field(default_factory=dict[str, int])
+    restored: Restored | None = None
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
 
@@ -107,13 +111,17 @@ async def _end(stand: Stand, people: People, faults: Faults, bounds: Bounds, res
     async with _timed(result, "settling"):
         await lift(stand, people)
         result.standing = await settle(stand, people, result.book, result.settled, say, within_s=bounds.settle_within_s)
-    say(f"killing the worker in mid-call, {result.plan.mid_calls} times")
+    say(f"killing a worker in mid-call, {2 * result.plan.mid_calls} times")
     async with _timed(result, "measuring"):
         await faults.measure(result.plan.mid_calls)
         result.standing = await settle(stand, people, result.book, result.settled, say, within_s=bounds.settle_within_s)
     say("checking against the sandbox's truth")
     async with _timed(result, "checking"):
         await _check(stand, people, bounds, result, say)
+    if result.plan.restore:
+        say("restoring an older database")
+        async with _timed(result, "restoring"):
+            await _restore(stand, people, bounds, result, say)
 
 
 async def _check(stand: Stand, people: People, bounds: Bounds, result: Result, say: Callable[[str], None]) -> None:
@@ -132,6 +140,30 @@ async def _check(stand: Stand, people: People, bounds: Bounds, result: Result, s
     result.violations += [each for each in wrong + late if each not in result.violations]
     result.violations += await unexplained(people)
     result.violations += await loose_ends(stand, result.book, KEY_HALTS, within_s=bounds.agree_within_s)
+
+
+async def _restore(stand: Stand, people: People, bounds: Bounds, result: Result, say: Callable[[str], None]) -> None:
+    """Last, because it takes the record back: what was true of everything else before must be true of it again."""
+    plan = result.plan
+    forgetting = Forgetting(stand, people, result.book, say, run=f"c{plan.seed}", seed=plan.seed)
+    try:
+        result.restored = await forgetting.carry_out()
+    except (TimeoutError, GaveUp) as error:
+        result.restored = forgetting.found
+        result.violations.append(Violation("did_not_recover", "restore", str(error)))
+    result.standing = await settle(stand, people, result.book, result.settled, say, within_s=bounds.settle_within_s)
+    await forgetting.count()
+    result.violations += result.restored.violations
+    known = [*list(result.book.payments)[:REMEMBERED], *forgetting.payments]
+    wrong, late = await Gathering(stand, people, result.book).judge_until(known, say, within_s=bounds.agree_within_s)
+    result.violations += [each for each in wrong + late if each not in result.violations]
+    explained = KEY_HALTS | FORGETFUL
+    for each in [
+        *await unexplained(people, EXPLAINED_BY_PEOPLE),
+        *await loose_ends(stand, result.book, explained, within_s=bounds.agree_within_s),
+    ]:
+        if each not in result.violations:
+            result.violations.append(each)
 
 
 @asynccontextmanager

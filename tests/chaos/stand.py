@@ -40,12 +40,23 @@ SETTINGS = {
     "PENDING_POLL_INITIAL_S": "1",
     "PENDING_POLL_MAX_S": "5",
     "SWEEP_EVERY_S": "0.5",
+    "WITNESS_EVERY_S": "2",
     "SWEEP_GRACE_S": "1",
     "API_QUOTE_WAIT_S": "1",
     "API_DECISION_WAIT_S": "2",
     "API_RATE_PER_MINUTE": "1000000",
     "LOG_LEVEL": "WARNING",
 }
+
+
+class _Stack(LocalStack):
+    """A stack whose parts can be kept down for a while."""
+
+    kept_down: frozenset[str] = frozenset()
+
+    def _start_again(self, running: Any) -> None:
+        if running.part.name not in self.kept_down:
+            super()._start_again(running)
 
 
 class Stand:
@@ -60,7 +71,7 @@ class Stand:
         first = 20_000 + os.getpid() * len(names) % 10_000
         wanted = {name: first + place for place, name in enumerate(names)}
         table = tuple(self._linked(part) for part in (*PARTS, replace(_WORKER, name=WORKERS[1])))
-        self.stack = LocalStack(home, ports=wanted, environment=machine, overrides=SETTINGS, reporter=reporter, table=table)
+        self.stack = _Stack(home, ports=wanted, environment=machine, overrides=SETTINGS, reporter=reporter, table=table)
         self.frozen: set[str] = set()
 
     # --- wiring ----------------------------------------------------------------------------------------------------------------------
@@ -100,6 +111,16 @@ class Stand:
         """``kill -9``; the supervisor starts it again."""
         self.frozen.discard(part)
         await asyncio.to_thread(self.stack.kill, part)
+
+    @asynccontextmanager
+    async def down(self, *parts: str) -> AsyncIterator[None]:
+        """Kill these, and keep them down while the block runs; then they are started again."""
+        self.stack.kept_down = frozenset(parts)
+        try:
+            await asyncio.gather(*(self.kill(part) for part in parts))
+            yield
+        finally:
+            self.stack.kept_down = frozenset()
 
     def freeze(self, part: str) -> int:
         """SIGSTOP to the process and its children; returns which process it was."""
