@@ -11,6 +11,7 @@ from typing import Protocol
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.figures import Figures
 from activities.heartbeat import heartbeating
 from activities.keys import halting_without_key
 from activities.processors.base import Processor
@@ -49,7 +50,16 @@ class Observes(Protocol):
 class ReconcileAll:
     """The sweep of the ``payments`` role."""
 
-    def __init__(self, reconciling: Reconciling, processor: Processor, observer: Observes, *, pages_a_step: int = PAGES_A_STEP) -> None:
+    def __init__(
+        self,
+        reconciling: Reconciling,
+        processor: Processor,
+        observer: Observes,
+        figures: Figures | None = None,
+        *,
+        pages_a_step: int = PAGES_A_STEP,
+    ) -> None:
+        self._figures = figures
         self._store = reconciling
         self._processor = processor
         self._observer = observer
@@ -81,6 +91,8 @@ class ReconcileAll:
                     log.warning("reconciliation_waits", run=run.id, reason=error.reason)
                     delay = None if error.retry_after is None else timedelta(seconds=error.retry_after)
                     raise ApplicationError(error.reason, type="NotSent", next_retry_delay=delay) from None
+            if run.is_over and self._figures is not None:
+                await self._figures.of_window(run.since, run.until)
         return _progress(run)
 
     @activity.defn(name=Step.RECONCILE_CANCEL)

@@ -15,6 +15,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from activities.classifiers import make_classifier
 from activities.classify import Classify
 from activities.database_steps import DatabaseSteps
+from activities.figures import Figures
 from activities.legs import SendLegs
 from activities.observe import Observer
 from activities.prepare import Prepare
@@ -37,6 +38,7 @@ from store.observing import Observing
 from store.progress import Steps
 from store.pulling import Pulling
 from store.reconciling import Reconciling
+from store.settlements import Settlements
 from store.settling import Settling
 from store.texts import Texts
 from worker.discretion import Discretion
@@ -126,13 +128,14 @@ async def _payments(client: Client, parts: Parts) -> tuple[PaymentReader, list[C
     settling = Settling(database, parts.settings, name)
     leg_settling = LegSettling(database, parts.settings, name)
     observing = Observing(database, parts.settings, name)
-    observer = Observer(observing, processor, parts.clock)
+    figures = Figures(Settlements(database, processor.name), processor)
+    observer = Observer(observing, processor, parts.clock, figures)
     reconciling = Reconciling(database, parts.settings, processor.name)
     parts.keeper = Keeper(client, reconciling, parts.settings)
     await parts.keeper.check_database()  # before the first step: nothing is sent from a database that may have forgotten something
     pulling = Pulling(database, processor.name)
     pull = PullOrders(pulling, processor)
-    sweep = ReconcileAll(reconciling, processor, observer)
+    sweep = ReconcileAll(reconciling, processor, observer, figures)
     reader = PaymentReader(settling, processor, parts.clock, observing, processor)
     activities: list[Callable[..., Any]] = [
         reader.read_payment,
