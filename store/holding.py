@@ -119,7 +119,7 @@ class Holding(Receipts):
 
     def _hold(self, change: Change, code: Code, why: str) -> None:
         # Quoted again at once; but terms that keep being refuted are not quoted in a hot loop.
-        again = 0.0 if change["revision"] <= 3 else min(2.0 ** change["revision"], 300.0)
+        again = 0.0 if change["revision"] <= 3 else min(2.0 ** change["revision"], pacing.REQUOTED_S)
         soon = again if code is Code.TERMS_EXPIRED else self.settings.held_recheck_s
         change.put(wake_at=change.at + timedelta(seconds=soon), slot_at=None, detail=why)
         change.move(Event.HOLD, code=code)

@@ -164,7 +164,7 @@ class Steps:
             return False  # nothing kept it back; it only had to be judged again
         slot = change["slot_at"]
         if slot is None:
-            slot = await pacing.take_slot(connection, payment["processor"], change.at, per_second=self.settings.held_release_per_s)
+            slot = await pacing.take_slot(connection, payment["processor"], change.at, self.settings)
         change.put(slot_at=slot)
         if slot > change.at:
             change.put(wake_at=slot)

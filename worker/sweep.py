@@ -13,10 +13,14 @@ from refunds.ids import workflow_id
 from refunds.logs import logger
 from refunds.messages import QUEUE_REFUNDS, WORKFLOW_TYPE, Message, RefundInput, Situation
 from refunds.settings import Settings
-from store import outbox
+from refunds.status import Status
+from store import outbox, pacing
+from store.changes import lock_refund
 from store.db import Database
 
 log = logger(__name__)
+
+_LOOK_AGAIN = "resume"
 
 
 class Sweep:
@@ -38,7 +42,7 @@ class Sweep:
 
     async def once(self) -> int:
         """One round; returns how many things were delivered or started."""
-        return await self._deliver() + await self._start_missing()
+        return await self._deliver() + await self._start_missing() + await self._wake_stranded()
 
     async def _deliver(self) -> int:
         now = self._database.clock.now()
@@ -82,6 +86,19 @@ class Sweep:
             async with self._database.begin() as connection:
                 await outbox.say_again(connection, started, self._database.clock.now())
         return len(started)
+
+    async def _wake_stranded(self) -> int:
+        """Have held refunds looked at that a worker whose clock was ahead has put off too far: by whoever has the right time."""
+        async with self._database.begin() as connection:
+            found = await pacing.stranded(connection, self._settings)
+        for refund in found:
+            async with self._database.begin() as connection:
+                change = await lock_refund(connection, refund, self._database.clock.now)
+                if change.status is Status.HELD:
+                    change.put(wake_at=change.at, slot_at=None)
+                    change.signal(_LOOK_AGAIN, "", after=timedelta(0))
+                    await change.save(connection)
+        return len(found)
 
     async def _start(self, found: Situation) -> bool:
         """Start a run if none is running.
