@@ -12,7 +12,7 @@ from refunds.clock import parse_rfc3339, rfc3339
 from refunds.errors import CATALOGUE, Code
 from refunds.ids import workflow_id
 from refunds.marketplace import PlannedLeg
-from refunds.money import Money
+from refunds.money import CURRENCIES, Money
 from refunds.processor import MANUAL
 from refunds.status import FINAL, Status
 from store.classifying import SEALED
@@ -100,6 +100,8 @@ def summary(row: Row) -> dict[str, Any]:
         "customer_id": row["customer_ref"],
         "payment_id": row["processor_payment"],
         "agent_id": row["agent_id"],
+        "group_id": row["group_id"],
+        "tender": row["tender"],
         "revision": row["revision"],
         "terms_hash": row["terms_hash"],
         "tier": row["tier"],
@@ -132,6 +134,7 @@ def refund(seen: Seen, *, run_url: str, texts: Mapping[str, str] | None, reads_t
             "name": row["processor"],
             "payment_id": row["processor_payment"],
             "operations": [_operation(o) for o in row["operations"] or ()],
+            "settlement": settlement(row["settlement"]),
             "legs": [_leg(leg) for leg in row["legs"] or ()],
         },
         "context": _context(seen),
@@ -289,6 +292,28 @@ def _operation(stored: Mapping[str, Any]) -> dict[str, Any]:
         "refund_state": stored["processor_refund_state"],
         "attempts": _attempts(stored),
     }
+
+
+def settlement(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What a refund took from the balance, beside what the customer receives; ``None`` while nobody has read it."""
+    if stored is None:
+        return None
+    presentment, settled, rate = stored["presentment_currency"], stored["settlement_currency"], stored["rate"]
+    return {
+        "refund_id": stored["processor_refund_id"],
+        "presentment": _any_amount(stored["presentment_amount"], presentment),
+        "settled": _any_amount(stored["settlement_amount"], settled),
+        "rate": rate,
+        "rate_text": None if rate is None else f"1 {presentment} = {rate} {settled}",
+        "fee": _any_amount(stored["fee"], settled),
+        "returned": _any_amount(stored["returned"], settled),
+        "read_at": _moment(stored["read_at"]),
+    }
+
+
+def _any_amount(amount: int, currency: str) -> dict[str, Any]:
+    """An amount as the processor settles it; in a currency whose decimals nobody here knows it is not put into words."""
+    return _amount(amount, currency) if currency in CURRENCIES else {"amount": amount, "currency": currency, "amount_text": None}
 
 
 def _deadlines(row: Row) -> dict[str, Any]:

@@ -58,6 +58,8 @@ class RefundSummary(Amounts, CodeInWords):
     customer_id: str
     payment_id: str | None
     agent_id: str | None
+    group_id: Annotated[str | None, Field(description="The order-wide refund it is a part of.")]
+    tender: Annotated[Tender | None, Field(description="Of a manual payment: what a person gives back.")]
     revision: int
     terms_hash: str | None
     tier: int | None
@@ -254,12 +256,30 @@ class LegMade(Amounts, CodeInWords):
     attempts: list[AttemptMade]
 
 
+class SettlementFigures(Shape):
+    """What a refund took from the merchant's balance, beside what the customer receives. ``null`` in a refund while the processor was not asked for it.
+
+    ``presentment`` is what the customer paid and gets back; ``settled`` what left the balance, in the currency it is kept in; ``rate`` the processor's own, as
+    it wrote it; ``fee`` what the refund cost, and ``returned`` what came back of ``settled`` when the refund failed later.
+    """
+
+    refund_id: str
+    presentment: Amounts
+    settled: Amounts
+    rate: Annotated[str | None, Field(examples=["1.3985"])]
+    rate_text: Annotated[str | None, Field(examples=["1 USD = 1.3985 CAD"])]
+    fee: Amounts
+    returned: Amounts
+    read_at: AwareDatetime
+
+
 class ProcessorSide(Shape):
     """What is known of the payment processor's side."""
 
     name: str | None
     payment_id: str | None
     operations: list[OperationMade]
+    settlement: SettlementFigures | None
     legs: list[LegMade]
 
 

@@ -170,8 +170,35 @@ def _show_processor(out: Output, refund: Refund) -> None:
         for operation in operations
         for attempt in operation["attempts"]
     ]
+    _show_settlement(out, (refund.get("processor") or {}).get("settlement"))
     columns = ("attempt", "outcome", "reason", "opened_at", "answered_at")
     _section(out, "Attempts", attempts, columns if len(operations) < 2 else ("operation", *columns), fold="reason")
+
+
+def _show_settlement(out: Output, figures: Refund | None) -> None:
+    """What the customer receives and what left the balance, each with its own name."""
+    if figures is None:
+        return
+
+    def some(name: str) -> str | None:
+        return _written(figures[name]) if figures[name]["amount"] else None
+
+    out.heading("Settlement")
+    out.fields(
+        [
+            ("the customer receives", _written(figures["presentment"])),
+            ("left the balance", _written(figures["settled"])),
+            ("rate", figures.get("rate_text")),
+            ("fee", some("fee")),
+            ("came back", some("returned")),
+            ("read at", figures.get("read_at")),
+        ]
+    )
+
+
+def _written(amount: Mapping[str, Any]) -> str:
+    """An amount with its code, because it stands beside one in another currency."""
+    return f"{amount.get('amount_text') or amount['amount']} ({amount['currency']})"
 
 
 def _who(decision: Mapping[str, Any]) -> str:

@@ -52,6 +52,8 @@ _REFUND = Query(
                                        'send_by', a.send_by, 'answered_at', a.answered_at, 'outcome', a.outcome, 'reason', a.reason)
                                        ORDER BY a.number), '[]') FROM leg_attempts a WHERE a.leg_id = l.id)) ORDER BY l.created_at, l.number)
               FROM legs l WHERE l.refund_id = r.id) AS legs,
+           (SELECT to_jsonb(t) FROM settlements t JOIN processor_refunds pr ON pr.id = t.processor_refund_id
+              JOIN operations x ON x.id = pr.operation_id WHERE x.refund_id = r.id ORDER BY t.first_read_at DESC LIMIT 1) AS settlement,
            (SELECT json_agg(json_build_object('revision', h.revision, 'amount', h.amount, 'currency', h.currency,
                        'terms_hash', h.terms_hash, 'author', w.handle, 'created_at', h.created_at) ORDER BY h.revision)
               FROM revisions h JOIN principals w ON w.id = h.author_id WHERE h.refund_id = r.id) AS revisions,
@@ -121,12 +123,13 @@ class Filters:
     order_ref: str | None = None
     customer_ref: str | None = None
     agent_id: str | None = None
+    group_id: str | None = None
     created_after: datetime | None = None
     after: tuple[datetime, str] | None = None
 
 
 _LIST = """
-    SELECT r.*, c.external_ref AS customer_ref, o.external_ref AS order_ref, p.processor_payment
+    SELECT r.*, c.external_ref AS customer_ref, o.external_ref AS order_ref, p.processor_payment, p.tender
       FROM refunds r
       JOIN customers c ON c.id = r.customer_id
       LEFT JOIN orders o ON o.id = r.order_id
@@ -143,6 +146,7 @@ _CONDITIONS = {
     "order_ref": "o.external_ref = :order_ref",
     "customer_ref": "c.external_ref = :customer_ref",
     "agent_id": "r.agent_id = :agent_id",
+    "group_id": "r.group_id = :group_id",
     "created_after": "r.created_at > :created_after",
 }
 _WAITING = frozenset({Status.AWAITING_REVIEW, Status.AWAITING_CONSENT})
