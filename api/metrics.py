@@ -25,6 +25,7 @@ class Metrics:
         self._events = Counter(
             "refunds_webhook_events", "Signed events received, by what became of them.", ("outcome",), registry=self._registry
         )
+        self._inbox = Gauge("refunds_webhook_inbox", "Events kept that are not dealt with, by state.", ("state",), registry=self._registry)
         self._store_up = Gauge("refunds_store_up", "Whether the last look at the database succeeded.", registry=self._registry)
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
@@ -40,11 +41,14 @@ class Metrics:
         """Count one properly signed event."""
         self._events.labels(outcome).inc()
 
-    def render(self, open_by_status: Mapping[str, int] | None) -> bytes:
+    def render(self, open_by_status: Mapping[str, int] | None, inbox_by_state: Mapping[str, int] | None = None) -> bytes:
         """The text form; ``None`` when the database could not be asked."""
         self._store_up.set(0 if open_by_status is None else 1)
         if open_by_status is not None:
             self._open.clear()
             for status, count in open_by_status.items():
                 self._open.labels(status).set(count)
+        self._inbox.clear()
+        for state, count in (inbox_by_state or {}).items():
+            self._inbox.labels(state).set(count)
         return generate_latest(self._registry)

@@ -67,6 +67,7 @@ class Settings(BaseSettings):
     webhook_retry_initial_s: Seconds = 2
     webhook_retry_max_s: Seconds = 6 * 3600
     webhook_unmatched_after: int = Field(default=20, ge=1, le=1_000)
+    webhook_unmatched_notice_s: Seconds = 86_400
 
     # Submitting.
     submit_send_within_s: Seconds = 2

@@ -13,6 +13,7 @@ from sqlalchemy import (
     DateTime,
     Double,
     Integer,
+    Interval,
     Text,
     and_,
     any_,
@@ -75,6 +76,7 @@ async def keep(connection: AsyncConnection, at: datetime, event: ProcessorEvent,
         outcome=ignored.value if ignored else None,
         tries=0,
         last_error=None,
+        told_at=None,
     )
     return kept is not None
 
@@ -277,9 +279,74 @@ async def done(connection: AsyncConnection, ids: Sequence[str], now: datetime, o
 
 
 async def give_up(connection: AsyncConnection, event: Taken, now: datetime) -> None:
-    """Keep an event whose payment never became known as ``unmatched``, and tell a person (field report 21)."""
+    """Keep an event whose payment never became known as ``unmatched`` (field report 21); :func:`tell_of_unmatched` tells people."""
     await _END.do(connection, ids=[event.id], to=EventState.UNMATCHED.value, at=now, how="no such payment")
-    await tell(connection, "event_unmatched", now, processor_event=event.id, type=event.type, tries=event.tries, runbook=RUNBOOK)
+
+
+_TOLD = Query(
+    update(events)
+    .where(events.c.id == bindparam("event"), events.c.told_at.is_(None))
+    .values(told_at=func.clock_timestamp())
+    .returning(literal_column("1"))
+)
+
+
+async def tell_of_ours(connection: AsyncConnection, event: Taken, now: datetime) -> None:
+    """Tell a person at once, and once, of an event that carries an operation of ours which is not known here, as its payment is not.
+
+    Operations are recorded before anything is sent, so no patience makes it known: the database is older than what was sent, or another installation uses
+    the same account.
+    """
+    if await _TOLD.first(connection, event=event.id) is not None:
+        ours = {"processor_event": event.id, "type": event.type, "tries": event.tries, "operation": event.operation_id}
+        await tell(connection, "event_unmatched", now, **ours, processor_refund=event.object_id, runbook=RUNBOOK)
+
+
+_SHOWN = 5
+_TELLING_LOCK = 0x5245_4655_4E45  # any fixed number that no other lock of ours has
+_TELL_UNMATCHED = Query(
+    text(
+        f"""
+    WITH told AS (
+        UPDATE events SET told_at = clock_timestamp()
+         WHERE state = '{EventState.UNMATCHED}' AND told_at IS NULL
+           AND NOT EXISTS (SELECT 1 FROM events e WHERE e.state = '{EventState.UNMATCHED}' AND e.told_at > clock_timestamp() - :every)
+           AND pg_try_advisory_xact_lock({_TELLING_LOCK})
+        RETURNING id, done_at
+    )
+    INSERT INTO outbox (kind, body, created_at, due_at)
+    SELECT 'notice', jsonb_build_object('kind', 'events_unmatched', 'events', count(*), 'some', to_jsonb((array_agg(id ORDER BY done_at, id))[1:{_SHOWN}]),
+                                        'runbook', CAST(:runbook AS text)), :now, :now
+      FROM told HAVING count(*) > 0
+    """
+    ).bindparams(
+        bindparam("every", type_=Interval), bindparam("now", type_=DateTime(timezone=True)), bindparam("runbook", RUNBOOK, type_=Text)
+    )
+)
+
+
+async def tell_of_unmatched(connection: AsyncConnection, now: datetime, *, every: timedelta) -> bool:
+    """Tell people of all events that were given up since they were told last: how many, and the ids of a few; whether there was anything to tell.
+
+    At most once in ``every``, by the database's clock, however many inboxes there are: events of payments that were never ours, of another application on the
+    same account, are many and mean nothing one by one.
+    """
+    return await _TELL_UNMATCHED.do(connection, now=now, every=every, runbook=RUNBOOK) == 1
+
+
+_BY_STATE = Query(
+    text(
+        " UNION ALL ".join(
+            f"SELECT '{state}' AS state, (SELECT count(*) FROM events WHERE state = '{state}') AS events"
+            for state in (EventState.WAITING, EventState.UNMATCHED)
+        )
+    )
+)
+
+
+async def open_by_state(connection: AsyncConnection) -> dict[str, int]:
+    """How many events wait to be dealt with, and how many were given up as unmatched."""
+    return {row["state"]: row["events"] for row in await _BY_STATE.all(connection)}
 
 
 async def went_wrong(connection: AsyncConnection, event: Taken, now: datetime, error: str) -> None:

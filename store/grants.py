@@ -104,7 +104,7 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "processor_refunds": (READ, ADD, CHANGE),
         "settlements": (READ, ADD, "UPDATE (returned, rate, fee, read_at)"),
         "processor_binding": (READ, ADD),
-        "events": (READ, "UPDATE (state, due_at, tries, done_at, outcome, last_error)"),
+        "events": (READ, "UPDATE (state, due_at, tries, done_at, outcome, last_error, told_at)"),
         "reconciliations": (READ, ADD, CHANGE),
         "discrepancies": (READ, ADD, CHANGE),
         "controls": (READ,),

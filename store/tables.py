@@ -464,7 +464,9 @@ events = Table(
     _at("done_at", nullable=True),
     _text("outcome", nullable=True),
     _text("last_error", nullable=True),
+    _at("told_at", nullable=True),  # when a person was told that it is unmatched
     Index("ix_events_waiting", "due_at", postgresql_where=text("state = 'waiting'")),
+    Index("ix_events_unmatched", "told_at", postgresql_where=text("state = 'unmatched'")),
 )
 
 reconciliations = Table(

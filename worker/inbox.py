@@ -13,6 +13,7 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes, Workfl
 from temporalio.service import RPCError
 
 from refunds.errors import RefundError
+from refunds.ids import Prefix, is_id
 from refunds.logs import logger
 from refunds.messages import LOOK, QUEUE_REFUNDS, WATCH_WORKFLOW, StepInput
 from refunds.settings import Settings
@@ -78,6 +79,9 @@ class Inbox:
                 await self._went_wrong(event, met)
             elif isinstance(met, BaseException):
                 raise met
+        async with self._database.one() as connection:
+            every = timedelta(seconds=self._settings.webhook_unmatched_notice_s)
+            await events.tell_of_unmatched(connection, self._database.clock.now(), every=every)
         return closed + len(taken)
 
     async def _work(self, event: events.Taken, this_round: _Round) -> None:
@@ -85,6 +89,8 @@ class Inbox:
             found = await events.payments_of(connection, event)
             now = self._database.clock.now()
             if not found:
+                if is_id(event.operation_id, Prefix.OPERATION):
+                    await events.tell_of_ours(connection, event, now)
                 if event.tries >= self._settings.webhook_unmatched_after:
                     await events.give_up(connection, event, now)
                 return

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Response
 from api import presenting
 from api.services import Services, services_of
 from refunds.errors import RefundError
-from store import views
+from store import events, views
 from store.db import SchemaMismatch
 
 router = APIRouter(tags=["machines"])
@@ -37,10 +37,11 @@ async def ready(services: Services = Depends(services_of)) -> Response:
 
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
 async def metrics(services: Services = Depends(services_of)) -> Response:
-    """Counters of this process, and how many refunds are open by status."""
+    """Counters of this process, how many refunds are open by status, and how many events wait or are unmatched."""
+    counts = inbox = None
     try:
         async with services.database.begin() as connection:
-            counts = await views.open_by_status(connection)
+            counts, inbox = await views.open_by_status(connection), await events.open_by_state(connection)
     except RefundError:
         counts = None
-    return Response(services.metrics.render(counts), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(services.metrics.render(counts, inbox), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -284,6 +284,8 @@ async def test_types_nobody_asked_for_are_acknowledged_and_counted(api: Api) -> 
     assert await stored(api) == []
     metrics = (await api.http.get("/metrics")).text
     assert 'refunds_webhook_events_total{outcome="unused"} 1.0' in metrics
+    assert 'refunds_webhook_inbox{state="unmatched"} 0.0' in metrics
+    assert 'refunds_webhook_inbox{state="waiting"} ' in metrics
 
 
 async def test_charges_and_disputes_say_which_payment_they_are_about(api: Api) -> None:

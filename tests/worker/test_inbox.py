@@ -13,6 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.observe import Observer
 from refunds.errors import RefundError
 from refunds.events import ProcessorEvent
+from refunds.ids import Prefix, new_id
 from refunds.processor import RefundState
 from refunds.settings import Settings
 from refunds.status import Status
@@ -71,6 +72,12 @@ async def state_of(shop: Shop, event: str) -> tuple[str, str | None, int]:
 async def notices(shop: Shop) -> list[tuple[str, str]]:
     rows = await shop.query("SELECT body FROM outbox WHERE kind = 'notice' AND body->>'processor_event' IS NOT NULL ORDER BY id")
     return [(row["body"]["kind"], row["body"]["processor_event"]) for row in rows]
+
+
+async def bundles(shop: Shop) -> list[tuple[int, list[str]]]:
+    rows = await shop.query("SELECT body FROM outbox WHERE kind = 'notice' AND body->>'kind' = 'events_unmatched' ORDER BY id")
+    assert {row["body"]["runbook"] for row in rows} <= {"docs/runbooks/webhooks.md"}
+    return [(row["body"]["events"], row["body"]["some"]) for row in rows]
 
 
 async def payment_of(shop: Shop, intent: str) -> str:
@@ -256,10 +263,54 @@ async def test_field_21_one_that_is_never_stored_is_kept_as_unmatched_and_told(s
         shop.clock.advance(row["due_at"] - shop.clock.now())
 
     assert await state_of(shop, event) == ("unmatched", "no such payment", shop.settings.webhook_unmatched_after)
-    assert await notices(shop) == [("event_unmatched", event)]
+    assert await bundles(shop) == [(1, [event])]
+    assert await notices(shop) == []
     assert [round(wait / 2) for wait in waits[:5]] == [1, 2, 4, 8, 16]
     assert round(max(waits) / 60) == 6 * 60
     assert await inbox.once() == 0, "it is not tried any more"
+
+
+async def test_field_21_events_of_another_application_are_told_together_and_not_too_often(site: Site, shop: Shop) -> None:
+    impatient = settings_for(shop.sandbox.url, webhook_unmatched_after=1, webhook_unmatched_notice_s=3600)
+    inboxes = [Inbox(site.client, shop.payments.database, impatient) for _ in range(3)]
+
+    async def given_up(count: int) -> list[str]:
+        made = sorted([await deliver(shop, f"pi_theirs{n}") for n in range(count)])
+        assert await inboxes[0].once() == count
+        rows = await shop.query("SELECT id FROM events WHERE state = 'unmatched' AND id = ANY(:ids)", ids=made)
+        assert len(rows) == count
+        return made
+
+    first = await given_up(7)
+    told = await bundles(shop)
+    assert told == [(7, first[:5])]
+    more = await given_up(30)
+    shop.clock.advance(timedelta(days=3))
+    await asyncio.gather(*(inbox.once() for inbox in inboxes))
+    assert await bundles(shop) == told, "by the database's clock no hour has passed, whatever a worker's says"
+    assert await notices(shop) == [], "none rings by itself"
+
+    await shop.query_nothing("UPDATE events SET told_at = told_at - interval '1 hour'")
+    await asyncio.gather(*(inbox.once() for inbox in inboxes))
+
+    assert await bundles(shop) == [*told, (30, more[:5])]
+    async with shop.api.begin() as connection:
+        assert await events.open_by_state(connection) == {"waiting": 0, "unmatched": 37}
+
+
+async def test_field_21_an_operation_of_ours_that_nobody_knows_is_told_at_once_and_once(site: Site, shop: Shop, inbox: Inbox) -> None:
+    operation = new_id(Prefix.OPERATION)
+    ours = await deliver(shop, "pi_lost", operation=operation, object_id="re_lost")
+    await deliver(shop, "pi_theirs", operation="order-7")
+
+    await inbox.once()
+    shop.clock.advance(timedelta(hours=7))
+    await inbox.once()
+
+    assert await notices(shop) == [("event_unmatched", ours)]
+    [row] = await shop.query("SELECT body FROM outbox WHERE body->>'processor_event' = :e", e=ours)
+    assert (row["body"]["operation"], row["body"]["processor_refund"]) == (operation, "re_lost")
+    assert (await state_of(shop, ours))[0] == "waiting", "it is looked for as long as every other"
 
 
 async def test_field_21_one_that_was_given_up_is_closed_when_its_refund_is_imported_after_all(site: Site, shop: Shop) -> None:

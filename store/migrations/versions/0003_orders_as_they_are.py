@@ -169,8 +169,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_exchange_rates")),
     )
     op.create_index("ix_exchange_rates_newest", "exchange_rates", ["base", "currency", "effective_at", "id"], unique=False)
+    op.add_column("events", sa.Column("told_at", sa.DateTime(timezone=True), nullable=True))
+    # What is unmatched already has been told, each by itself.
+    op.execute("UPDATE events SET told_at = done_at WHERE state = 'unmatched'")
+    op.create_index("ix_events_unmatched", "events", ["told_at"], unique=False, postgresql_where=sa.text("state = 'unmatched'"))
+
 
 def downgrade() -> None:
+    op.drop_index("ix_events_unmatched", table_name="events")
+    op.drop_column("events", "told_at")
     op.drop_table("exchange_rates")
     op.drop_table("settlements")
     op.drop_table("leg_attempts")
