@@ -7,9 +7,10 @@ from temporalio.exceptions import ApplicationError
 
 from activities.heartbeat import heartbeating
 from activities.keys import halting_without_key
-from activities.processors.base import Marketplace, Processor
+from activities.processors.base import Marketplace, PaymentSource
 from refunds.clock import Clock
 from refunds.messages import WITH_FLOW, Step, StepInput
+from refunds.payment_ids import NotAPayment
 from refunds.processor import MISSING, DisputeState, PaymentState, PaymentStatus, ProcessorError
 from store.observing import Observing
 from store.operations import Payments
@@ -21,7 +22,7 @@ class PaymentReader:
     def __init__(
         self,
         payments: Payments,
-        processor: Processor,
+        processor: PaymentSource,
         clock: Clock,
         observing: Observing | None = None,
         marketplace: Marketplace | None = None,
@@ -49,7 +50,9 @@ class PaymentReader:
         ``with_flow``: also where its money went, which is more calls, and asked only for a refund that is to return it.
         """
         async with halting_without_key(self._payments):
-            state = await self._processor.read_payment(processor_payment) or missing(processor_payment, currency, self._clock)
+            state = await self._processor.read_payment(processor_payment)
+            if state is None:
+                state = missing(processor_payment, currency, self._clock, await self._processor.why_missing(processor_payment))
             if with_flow and state.raw_status != MISSING and self._marketplace is not None:
                 state = replace(state, flow=await self._marketplace.read_flow(processor_payment))
         if self._observing is not None:
@@ -67,12 +70,13 @@ class PaymentReader:
             raise ApplicationError(error.reason, type=type(error).__name__) from None
 
 
-def missing(processor_payment: str, currency: str, clock: Clock) -> PaymentState:
-    """The reading of a payment that the processor does not know."""
+def missing(processor_payment: str, currency: str, clock: Clock, why: NotAPayment = NotAPayment.UNKNOWN) -> PaymentState:
+    """The reading of a payment that the processor does not know, and why."""
     return PaymentState(
         processor_payment=processor_payment,
         status=PaymentStatus.INCOMPLETE,
         raw_status=MISSING,
+        not_a_payment=why,
         currency=currency,
         captured=0,
         capturable=0,

@@ -22,6 +22,7 @@ RETRY_AFTER_S = 1
 
 _RESERVED = frozenset({"type", "title", "status", "detail", "code", "retryable", "field", "errors", "remedy", "request_id"})
 _UNKNOWN_FIELD_TYPES = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
+_OF_THE_DOMAIN = {code.value: code for code in Code}
 _log = logger(__name__)
 
 
@@ -43,7 +44,9 @@ def invalid(error: ValidationError | RequestValidationError, *, skip: int = 0, f
     found: list[dict[str, Any]] = []
     for one in raw:
         field = clean(".".join(str(part) for part in one["loc"][skip:]))
-        code = Code.UNKNOWN_FIELD if one["type"] in _UNKNOWN_FIELD_TYPES else Code.INVALID_FIELD
+        code = Code.UNKNOWN_FIELD if one["type"] in _UNKNOWN_FIELD_TYPES else _OF_THE_DOMAIN.get(one["type"], Code.INVALID_FIELD)
+        if code.value == one["type"]:  # a check of the domain with a code of its own, which says which part of its object it is about
+            field = ".".join(part for part in (field, one.get("ctx", {})["field"]) if part)
         detail = "This field is not known here." if code is Code.UNKNOWN_FIELD else one["msg"].removeprefix("Value error, ")
         start = detail.split(maxsplit=1)[0].rstrip(":") if detail else ""
         if not field and start.split(".")[0] in fields:

@@ -5,6 +5,8 @@ Stripe's ids tell their kind by their prefix (https://docs.stripe.com/api); they
 
 from enum import StrEnum
 
+from refunds.errors import CATALOGUE, Code, RefundError
+
 
 class NotAPayment(StrEnum):
     """What is wrong with an id that was given as a payment's. Each has an answer of its own."""
@@ -13,6 +15,8 @@ class NotAPayment(StrEnum):
     CHECKOUT_SESSION = "checkout_session"
     INVOICE = "invoice"
     SETUP_INTENT = "setup_intent"
+    DISPUTE = "dispute"
+    BALANCE_TRANSACTION = "balance_transaction"
     OTHER_OBJECT = "other_object"
     """The id of something else at the processor: a customer, a payment method, a transfer."""
     OTHER_MODE = "other_mode"
@@ -30,10 +34,13 @@ _BY_PREFIX = {
     "cs_": NotAPayment.CHECKOUT_SESSION,
     "in_": NotAPayment.INVOICE,
     "seti_": NotAPayment.SETUP_INTENT,
+    "dp_": NotAPayment.DISPUTE,
+    "du_": NotAPayment.DISPUTE,
+    "txn_": NotAPayment.BALANCE_TRANSACTION,
 }
 _OTHERS = (
-    *("acct_", "card_", "cus_", "dp_", "du_", "evt_", "fee_", "fr_", "il_", "ii_", "link_", "plink_", "pm_", "po_", "price_", "prod_"),
-    *("si_", "src_", "sub_", "tok_", "tr_", "trr_", "txn_"),
+    *("acct_", "card_", "cus_", "evt_", "fee_", "fr_", "il_", "ii_", "link_", "plink_", "pm_", "po_", "price_", "prod_"),
+    *("si_", "src_", "sub_", "tok_", "tr_", "trr_"),
 )
 
 
@@ -43,3 +50,39 @@ def by_its_prefix(processor_payment: str) -> NotAPayment | None:
     if found is None and processor_payment.startswith(_OTHERS):
         return NotAPayment.OTHER_OBJECT
     return found
+
+
+CODES: dict[NotAPayment, Code] = {
+    NotAPayment.REFUND: Code.PAYMENT_IS_REFUND,
+    NotAPayment.CHECKOUT_SESSION: Code.PAYMENT_IS_CHECKOUT_SESSION,
+    NotAPayment.INVOICE: Code.PAYMENT_IS_INVOICE,
+    NotAPayment.SETUP_INTENT: Code.PAYMENT_IS_SETUP_INTENT,
+    NotAPayment.DISPUTE: Code.PAYMENT_IS_DISPUTE,
+    NotAPayment.BALANCE_TRANSACTION: Code.PAYMENT_IS_BALANCE_TRANSACTION,
+    NotAPayment.OTHER_OBJECT: Code.PAYMENT_IS_OTHER_OBJECT,
+    NotAPayment.OTHER_MODE: Code.PAYMENT_OTHER_MODE,
+    NotAPayment.UNKNOWN: Code.PAYMENT_MISSING,
+}
+"""The answer for each. Without a live reading only the kinds that an id tells by itself can be met."""
+
+TOLD_BY_ITSELF = tuple(CODES[kind] for kind in NotAPayment if kind not in (NotAPayment.OTHER_MODE, NotAPayment.UNKNOWN))
+"""The codes of those."""
+
+
+def answer_for(kind: NotAPayment) -> tuple[Code, str]:
+    """The code of an id that is no payment's, and what it means in a sentence."""
+    return CODES[kind], CATALOGUE[CODES[kind]].meaning
+
+
+def check_kind(processor_payment: str, field: str) -> None:
+    """Raise the code of what an id says that it is, naming ``field``; nothing for one that may be a payment's, or says nothing."""
+    kind = by_its_prefix(processor_payment)
+    if kind is not None:
+        raise RefundError(CODES[kind], field=field)
+
+
+def names_a_charge(processor_payment: str) -> bool | None:
+    """Whether an id is a charge's (true) or a PaymentIntent's (false); ``None`` when it is neither."""
+    if processor_payment.startswith("pi_"):
+        return False
+    return True if processor_payment.startswith(("ch_", "py_")) else None

@@ -262,7 +262,7 @@ class Payments(Holding):
             assert now is not None
             # Only while it is being submitted: a refusal that comes in late must not undo what another attempt achieved.
             if isinstance(error, Refused) and change.status is Status.SUBMITTING and not now.uncertain:
-                code = _REFUSAL_CODES.get(error.code or "", Code.PROCESSOR_REFUSED)
+                code = _REFUSAL_CODES.get(error.code or "") or _REFUSAL_REASONS.get(error.reason, Code.PROCESSOR_REFUSED)
                 await self._apply(
                     connection,
                     change,
@@ -355,6 +355,8 @@ _REFUSAL_CODES = {
     "charge_disputed": Code.PAYMENT_DISPUTED,
     "charge_already_refunded": Code.ALREADY_REFUNDED,
 }
+_REFUSAL_REASONS = {"too_old": Code.PAYMENT_TOO_OLD, "other_mode": Code.PAYMENT_OTHER_MODE}
+"""Refusals that the processor gives no code of its own, by the words of the error map."""
 
 
 def _request_plain(request: FrozenRequest) -> dict[str, Any]:

@@ -40,6 +40,7 @@ def to_plain(state: PaymentState) -> dict[str, Any]:
         "dispute": state.dispute.value,
         "risk_level": state.risk_level,
         "read_at": rfc3339(state.read_at),
+        "not_a_payment": state.not_a_payment,
         "refunds": [_refund_plain(r) for r in state.refunds],
     } | ({} if state.flow is None else {"flow": flows.to_plain(state.flow)})
 
@@ -57,6 +58,7 @@ def from_plain(body: dict[str, Any]) -> PaymentState:
         dispute=DisputeState(body["dispute"]),
         risk_level=body["risk_level"],
         read_at=parse_rfc3339(body["read_at"]),
+        not_a_payment=body.get("not_a_payment", ""),
         refunds=tuple(ProcessorRefund(**(r | {"state": RefundState(r["state"])})) for r in body["refunds"]),
         flow=flows.from_plain(body["flow"]) if body.get("flow") else None,
     )

@@ -89,6 +89,10 @@ class Particulars(Protocol):
         ...
 
 
+class PaymentSource(Processor, Particulars, Protocol):
+    """A processor of which a payment is read, and asked why it does not know one."""
+
+
 class PaymentLister(Protocol):
     """A processor whose payments carry the merchant's own ids."""
 

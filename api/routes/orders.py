@@ -12,6 +12,7 @@ from api.problems import invalid
 from api.schemas import ImportView, OrderView
 from refunds.errors import Code
 from refunds.orders import ExternalId, Order
+from refunds.payment_ids import TOLD_BY_ITSELF
 from refunds.people import Role
 from store import orders
 from store.importing import import_orders
@@ -36,7 +37,7 @@ def _order_id(path: str) -> str:
     responses={
         200: {"model": OrderView, "description": "Known already, or a new version."},
         201: {"model": OrderView, "description": "New."},
-        **errors(Code.ORDER_CONFLICT, Code.UNKNOWN_CURRENCY, body=True),
+        **errors(Code.ORDER_CONFLICT, Code.UNKNOWN_CURRENCY, *TOLD_BY_ITSELF, body=True),
     },
     openapi_extra=takes(Order),
 )

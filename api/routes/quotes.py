@@ -14,6 +14,7 @@ from api.contract import errors, takes
 from api.routes.refunds import LINE_CODES, MONEY_CODES
 from api.schemas import QuoteView
 from refunds.errors import Code, RefundError
+from refunds.payment_ids import TOLD_BY_ITSELF
 from refunds.people import Role
 from refunds.processor import PaymentState
 from refunds.requests import RefundRequest
@@ -36,6 +37,8 @@ class _NothingIsKept(Exception):
         **errors(
             Code.ORDER_NOT_FOUND,
             Code.PAYMENT_NOT_FOUND,
+            Code.PAYMENT_NAMED_OTHERWISE,
+            *TOLD_BY_ITSELF,
             Code.AMBIGUOUS_PAYMENT,
             Code.PROCESSOR_UNAVAILABLE,
             *MONEY_CODES,

@@ -92,6 +92,9 @@ def _problem(one: Any) -> tuple[str, str, str]:
     field, what = ".".join(str(part) for part in one["loc"]), one["msg"].removeprefix("Value error, ")
     if one["type"] == "extra_forbidden":
         return Code.UNKNOWN_FIELD, field, "This field is not known here."
+    if one["type"] in set(Code):
+        # A check of the domain with a code of its own, which says which part of its object it is about.
+        return one["type"], f"{field}.{one['ctx']['field']}", what
     # A check across fields names none; its message begins with one.
     start = what.split(maxsplit=1)[0].rstrip(":") if what else ""
     return Code.INVALID_FIELD, start if not field and start in Order.model_fields else field, what

@@ -42,6 +42,13 @@ def consent_given(facts: Facts) -> bool:
     return request.customer_authenticated and request.amount_named_by_customer and not request.extracted
 
 
+_NOTHING_TAKEN = {
+    PaymentStatus.PROCESSING: Code.PAYMENT_PROCESSING,
+    PaymentStatus.CANCELED: Code.PAYMENT_CANCELED,
+    PaymentStatus.INCOMPLETE: Code.PAYMENT_INCOMPLETE,
+}
+
+
 def payment_status(policy: Policy, facts: Facts) -> Finding:
     """Money can only be returned that was taken (field report 28)."""
     status = facts.payment.status
@@ -55,7 +62,7 @@ def payment_status(policy: Policy, facts: Facts) -> Finding:
         return case.passed()
     if status in (PaymentStatus.AUTHORISED, PaymentStatus.UNKNOWN):
         return case.review()
-    return case.deny(Code.PAYMENT_NOT_CAPTURED)
+    return case.deny(_NOTHING_TAKEN.get(status, Code.PAYMENT_NOT_CAPTURED))
 
 
 def dispute(policy: Policy, facts: Facts) -> Finding:

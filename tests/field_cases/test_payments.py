@@ -27,13 +27,22 @@ async def test_field_26_of_two_payments_only_the_named_one_is_touched(whole: Who
         assert (await whole.truth(untouched)).creates == []
 
 
-@pytest.mark.parametrize("status", ["processing", "canceled", "requires_payment_method", "requires_confirmation", "requires_action"])
-async def test_field_28_what_was_never_captured_is_neither_refunded_nor_cancelled(whole: Whole, status: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        ("processing", "PAYMENT_PROCESSING"),
+        ("canceled", "PAYMENT_CANCELED"),
+        ("requires_payment_method", "PAYMENT_INCOMPLETE"),
+        ("requires_confirmation", "PAYMENT_INCOMPLETE"),
+        ("requires_action", "PAYMENT_INCOMPLETE"),
+    ],
+)
+async def test_field_28_what_was_never_captured_is_neither_refunded_nor_cancelled(whole: Whole, status: str, code: str) -> None:
     goods = await whole.goods(4_000, status=status)
 
     refund = await whole.asked_for(goods)
 
-    await whole.assert_ended(refund, "denied", "PAYMENT_NOT_CAPTURED", goods=goods, creates=0, returned=[], cancels=0)
+    await whole.assert_ended(refund, "denied", code, goods=goods, creates=0, returned=[], cancels=0)
 
 
 async def test_field_28_an_authorisation_is_released_once_and_does_not_count_as_a_refund(whole: Whole) -> None:
@@ -45,7 +54,7 @@ async def test_field_28_an_authorisation_is_released_once_and_does_not_count_as_
     assert "nothing was charged" in view["for_customer"]
     assert view["processor"]["operations"][0]["kind"] == "release"
     again = await whole.asked_for(goods, 100)
-    view = await whole.assert_ended(again, "denied", "PAYMENT_NOT_CAPTURED", goods=goods, creates=0, returned=[], cancels=1)
+    view = await whole.assert_ended(again, "denied", "PAYMENT_CANCELED", goods=goods, creates=0, returned=[], cancels=1)
     assert view["context"]["customer"]["amount_today"] == 0, "a release uses up no limit"
 
 

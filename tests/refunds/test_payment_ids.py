@@ -23,7 +23,9 @@ def test_nothing_is_said_against_what_may_be_a_payment(prefix: str) -> None:
         ("pm_1Mabc", NotAPayment.OTHER_OBJECT),
         ("cus_Mabc", NotAPayment.OTHER_OBJECT),
         ("tr_1Mabc", NotAPayment.OTHER_OBJECT),
-        ("du_1Mabc", NotAPayment.OTHER_OBJECT),
+        ("du_1Mabc", NotAPayment.DISPUTE),
+        ("dp_1Mabc", NotAPayment.DISPUTE),
+        ("txn_1Mabc", NotAPayment.BALANCE_TRANSACTION),
     ],
 )
 def test_an_id_of_another_kind_is_told_by_its_prefix(given: str, kind: NotAPayment) -> None:

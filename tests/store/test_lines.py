@@ -232,7 +232,7 @@ async def test_terms_that_lapsed_are_priced_anew_and_consented_to_again(world: W
 async def test_a_payment_without_a_capture_says_so_and_not_that_lines_cost_nothing(world: World) -> None:
     await ordered(world, captured=0, reading={"status": PaymentStatus.CANCELED})
     refund_id, _ = await by_lines(world, mug=1)
-    assert world.row(refund_id)["code"] == Code.PAYMENT_NOT_CAPTURED
+    assert world.row(refund_id)["code"] == Code.PAYMENT_CANCELED
 
 
 async def test_another_reason_by_a_reviewer_keeps_the_lines_price_and_another_amount_replaces_it(world: World) -> None:

@@ -105,9 +105,9 @@ async def test_field_32_disputes(world: World, dispute: DisputeState, status: st
 @pytest.mark.parametrize(
     ("payment", "status", "code"),
     [
-        (PaymentStatus.PROCESSING, "denied", "PAYMENT_NOT_CAPTURED"),
-        (PaymentStatus.CANCELED, "denied", "PAYMENT_NOT_CAPTURED"),
-        (PaymentStatus.INCOMPLETE, "denied", "PAYMENT_NOT_CAPTURED"),
+        (PaymentStatus.PROCESSING, "denied", "PAYMENT_PROCESSING"),
+        (PaymentStatus.CANCELED, "denied", "PAYMENT_CANCELED"),
+        (PaymentStatus.INCOMPLETE, "denied", "PAYMENT_INCOMPLETE"),
         (PaymentStatus.UNKNOWN, "awaiting_review", ""),
     ],
 )

@@ -127,9 +127,9 @@ def test_a_customer_nobody_made_sure_of_is_asked_and_looked_at(facts: Build) -> 
 @pytest.mark.parametrize(
     ("status", "code"),
     [
-        (PaymentStatus.PROCESSING, Code.PAYMENT_NOT_CAPTURED),
-        (PaymentStatus.CANCELED, Code.PAYMENT_NOT_CAPTURED),
-        (PaymentStatus.INCOMPLETE, Code.PAYMENT_NOT_CAPTURED),
+        (PaymentStatus.PROCESSING, Code.PAYMENT_PROCESSING),
+        (PaymentStatus.CANCELED, Code.PAYMENT_CANCELED),
+        (PaymentStatus.INCOMPLETE, Code.PAYMENT_INCOMPLETE),
     ],
 )
 def test_field_28_what_was_not_captured_is_not_refunded(facts: Build, status: PaymentStatus, code: Code) -> None:
