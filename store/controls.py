@@ -35,7 +35,15 @@ class Control:
 
 
 READ = Query(select(controls).where(controls.c.scope == EVERYTHING))
-_SHARE_LOCK = Query(select(cast(func.pg_advisory_xact_lock_shared(literal_column(str(STOP_LOCK))), Text)))
+_HELD_AT_MOST = "6s"
+_SHARE_LOCK = Query(
+    select(
+        # Whoever holds the lock must come to an end, even frozen: the stop waits for it, and waits longer than this. A running clock is not set anew.
+        func.set_config("transaction_timeout", "0", True).label("until_now"),
+        func.set_config("transaction_timeout", _HELD_AT_MOST, True).label("within"),
+        cast(func.pg_advisory_xact_lock_shared(literal_column(str(STOP_LOCK))), Text),
+    )
+)
 
 
 async def read(connection: AsyncConnection) -> Control:
@@ -44,13 +52,16 @@ async def read(connection: AsyncConnection) -> Control:
 
 
 async def share_stop_lock(connection: AsyncConnection) -> None:
-    """Take the stop's lock in shared mode until the transaction ends: the first lock of the order. Read the flag in a later statement."""
+    """Take the stop's lock in shared mode until the transaction ends, for six seconds at most: the first lock of the order.
+
+    Read the flag in a later statement. A transaction that takes longer is cut off by the database, and nothing of it is stored.
+    """
     await _SHARE_LOCK.do(connection)
 
 
 async def lock_exclusively(connection: AsyncConnection) -> None:
     """Take the stop's lock: whoever opens an attempt waits until this transaction ends, and then sees what it changed."""
-    # The stop must win over a busy system, so it waits longer for its lock than anybody may hold it: a frozen holder is cut off after 5 s.
+    # The stop must win over a busy system, so it waits longer for its lock than anybody may hold it (`share_stop_lock`).
     await connection.execute(text("SET LOCAL lock_timeout = '15s'"))
     await connection.execute(text("SET LOCAL statement_timeout = '20s'"))
     await connection.execute(select(func.pg_advisory_xact_lock(STOP_LOCK)))

@@ -122,15 +122,17 @@ def psycopg_url(url: str) -> URL:
 def connect(url: str, clock: Clock, settings: Settings, *, name: str) -> Database:
     """Make the pool of one login. Opens no connection yet.
 
-    Waits are bounded on the server's side: a lock wait well below a second, a statement by its time-out, an idle transaction is cut off.
+    Waits are bounded on the server's side: a lock wait well below a second, a statement by its time-out, an idle transaction and a long one are cut off.
+    The last takes PostgreSQL 17 or newer; an older one refuses the connection.
     """
     options = " ".join(
         f"-c {key}={value}"
         for key, value in {
             "lock_timeout": f"{settings.database_lock_timeout_ms}ms",
             "statement_timeout": f"{settings.database_statement_timeout_ms}ms",
-            # A frozen process must not keep its locks longer than the stop waits for them.
+            # A frozen process must not keep its locks. The first does not hold after a pipeline, whose last message (a Flush) disarms it.
             "idle_in_transaction_session_timeout": "5s",
+            "transaction_timeout": "30s",
             "timezone": "UTC",
         }.items()
     )
