@@ -54,6 +54,11 @@ async def first_answer(call: Call, accepted: Accepted) -> Response:
     return presenting.answer(view, 202 if view["status"] == Status.RECEIVED else 201, headers)
 
 
+async def quoted_in_time(call: Call, accepted: Accepted) -> bool:
+    """Start the run of a request that was just stored, and tell whether its first quote came in time."""
+    return accepted.row["status"] != Status.RECEIVED or await _quoted(call, accepted.refund_id, accepted.row) is not None
+
+
 async def _quoted(call: Call, refund_id: str, row: Row) -> dict[str, Any] | None:
     services, wait_s = call.services, call.services.settings.api_quote_wait_s
     until = time.monotonic() + wait_s

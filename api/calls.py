@@ -90,11 +90,13 @@ class Call:
         try:
             yield
         except RefundError as error:
-            if self._actor is not None and error.code in decisions.AUDITED | {Code.FORBIDDEN}:
-                await self._note_refusal(what, refund_id, error)
+            await self.note_refusal(what, refund_id, error)
             raise
 
-    async def _note_refusal(self, what: str, refund_id: str, error: RefundError) -> None:
+    async def note_refusal(self, what: str, refund_id: str, error: RefundError) -> None:
+        """Enter a refusal in the refund's ledger, in a transaction of its own, if it is one that an auditor will ask about."""
+        if self._actor is None or error.code not in decisions.AUDITED | {Code.FORBIDDEN}:
+            return
         database = self.services.database
         try:
             async with database.begin() as connection:

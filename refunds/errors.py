@@ -69,6 +69,7 @@ class Code(StrEnum):
     # decisions and other messages
     TERMS_CHANGED = "TERMS_CHANGED"
     ALREADY_DECIDED = "ALREADY_DECIDED"
+    DECIDED_TOGETHER = "DECIDED_TOGETHER"
     REVIEW_EXPIRED = "REVIEW_EXPIRED"
     CONSENT_EXPIRED = "CONSENT_EXPIRED"
     NOT_AWAITING_REVIEW = "NOT_AWAITING_REVIEW"
@@ -282,6 +283,9 @@ CATALOGUE: dict[Code, Meaning] = {
     _C.SECOND_PERSON_REQUIRED: Meaning(409, "A second person must say the same.", "Ask another settler to repeat the call."),
     _C.TERMS_CHANGED: Meaning(409, "The terms are not the ones you saw.", "Read the refund again and decide on its present terms_hash."),
     _C.ALREADY_DECIDED: Meaning(409, "Somebody has decided otherwise.", "Read the refund; the first decision stands."),
+    _C.DECIDED_TOGETHER: Meaning(
+        409, "It is part of a group that is decided together.", "Decide on the group: POST /v1/refund-groups/{group}/decisions or /consent."
+    ),
     _C.REVIEW_EXPIRED: Meaning(409, "The time for a decision is over.", "Read the refund; ask for a new one if it has expired."),
     _C.CONSENT_EXPIRED: Meaning(409, "The time for consent is over.", "Ask for a new refund."),
     _C.NOT_AWAITING_REVIEW: Meaning(409, "This refund does not wait for a reviewer.", "Read the refund for what it waits for."),

@@ -2,11 +2,16 @@
 
 import re
 from datetime import datetime
-from typing import Annotated, Self
+from enum import StrEnum
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
 
+from refunds.ids import Prefix
 from refunds.money import MAX_AMOUNT, currency
+from refunds.payment_ids import PAYMENT_PREFIXES, answer_for, by_its_prefix
+from refunds.processor import STRIPE
 
 
 def _no_control_characters(text: str) -> str:
@@ -95,13 +100,59 @@ class OrderLine(Strict):
         return self
 
 
-class OrderPayment(Strict):
-    """How it was paid: a Stripe PaymentIntent (``pi_...``) or charge (``ch_...``), and what the merchant believes was taken."""
+class Tender(StrEnum):
+    """What a manual payment was paid with: what a person has to give back."""
 
-    processor: Annotated[str, StringConstraints(pattern="^stripe$")] = "stripe"
-    id: Annotated[str, StringConstraints(pattern=r"^(pi|ch|py)_[A-Za-z0-9_]{1,100}$")]
+    GIFT_CARD = "gift_card"
+    STORE_CREDIT = "store_credit"
+    CASH = "cash"
+    BANK_TRANSFER = "bank_transfer"
+    OTHER = "other"
+
+    @property
+    def how(self) -> str:
+        """How it is given back, in words that follow an amount."""
+        return _HOW[self]
+
+
+_HOW = {
+    Tender.GIFT_CARD: "on the gift card",
+    Tender.STORE_CREDIT: "as store credit",
+    Tender.CASH: "in cash",
+    Tender.BANK_TRANSFER: "by bank transfer",
+    Tender.OTHER: "the way it was paid",
+}
+
+
+class OrderPayment(Strict):
+    """How it was paid: a Stripe PaymentIntent (``pi_...``) or charge (``ch_...``), and what the merchant believes was taken.
+
+    What no processor can return has ``processor: "manual"``, its ``tender``, and an id of its own among all such payments, which is not that of anything
+    at the processor. There the amount is the record: nobody else can be asked what was taken.
+    """
+
+    processor: Literal["stripe", "manual"] = STRIPE
+    id: Annotated[ExternalId, StringConstraints(max_length=120)]
     amount: Annotated[int, Field(strict=True, ge=1, le=MAX_AMOUNT)]
     currency: CurrencyCode
+    tender: Annotated[Tender | None, Field(exclude_if=_is_none)] = None
+
+    @model_validator(mode="after")
+    def _of_its_kind(self) -> Self:
+        if self.processor == STRIPE:
+            if (kind := by_its_prefix(self.id)) is not None:
+                code, what = answer_for(kind)
+                raise PydanticCustomError(code.value, "{what}", {"field": "id", "what": what})
+            if not re.fullmatch(r"(pi|ch|py)_[A-Za-z0-9_]{1,100}", self.id):
+                raise ValueError("id: a payment at Stripe is named by its PaymentIntent (pi_...) or charge (ch_..., py_...)")
+            if self.tender is not None:
+                raise ValueError('tender: only a payment with processor "manual" has one')
+            return self
+        if self.tender is None:
+            raise ValueError(f"tender: say what it was paid with, one of {', '.join(Tender)}")
+        if self.id.startswith((*PAYMENT_PREFIXES, *(f"{prefix}_" for prefix in Prefix))) or by_its_prefix(self.id) is not None:
+            raise ValueError("id: a manual payment's id must not look like one of the processor's, or of ours")
+        return self
 
 
 class Order(Strict):

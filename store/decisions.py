@@ -34,7 +34,7 @@ from store.requirements import (
     revision_of,
 )
 from store.sql import Row
-from store.tables import customers, instructions, legs, payments
+from store.tables import customers, instructions, legs, payments, refunds
 from store.tables import orders as orders_table
 
 AUDITED = frozenset(
@@ -44,6 +44,7 @@ AUDITED = frozenset(
         Code.PERSON_REQUIRED,
         Code.TERMS_CHANGED,
         Code.ALREADY_DECIDED,
+        Code.DECIDED_TOGETHER,
         Code.REVIEW_EXPIRED,
         Code.CONSENT_EXPIRED,
         Code.NOT_AWAITING_REVIEW,
@@ -83,12 +84,20 @@ async def note_refusal(
 
 
 async def record_review(
-    connection: AsyncConnection, clock: Clock, *, refund_id: str, actor: Actor, verdict: str, terms_hash: str | None
+    connection: AsyncConnection,
+    clock: Clock,
+    *,
+    refund_id: str,
+    actor: Actor,
+    verdict: str,
+    terms_hash: str | None,
+    together: bool = False,
 ) -> Recorded:
     """Record a reviewer's decision and let it count.
 
-    The same person saying the same about the same terms again gets the first answer. Raises ``PERSON_REQUIRED``, ``SELF_APPROVAL``, ``ROLE_TOO_LOW``,
-    ``TERMS_CHANGED``, ``ALREADY_DECIDED``, ``REVIEW_EXPIRED`` or ``NOT_AWAITING_REVIEW``.
+    The same person saying the same about the same terms again gets the first answer. ``together`` says that all parts of the refund's group are decided in
+    this transaction. Raises ``PERSON_REQUIRED``, ``SELF_APPROVAL``, ``ROLE_TOO_LOW``, ``TERMS_CHANGED``, ``ALREADY_DECIDED``, ``REVIEW_EXPIRED``,
+    ``NOT_AWAITING_REVIEW``, or ``DECIDED_TOGETHER`` for one part of a group of which another waits too.
     """
     change = await lock_refund(connection, refund_id, clock.now)
     recorded = await decisions_on(connection, refund_id, change["revision"])
@@ -100,6 +109,7 @@ async def record_review(
         raise RefundError(Code.PERSON_REQUIRED)
     climb(change)
     _check_open(change, recorded, terms_hash, verdict)
+    await _check_together(connection, change, Status.AWAITING_REVIEW, together=together)
     review = review_from(change["review"])
     _check_role(actor, review.role, review.ladder[change["rung"]].role)
     if verdict == APPROVE:
@@ -160,12 +170,23 @@ async def _check_separation(connection: AsyncConnection, change: Change, actor: 
         raise RefundError(Code.SELF_APPROVAL)
 
 
+async def _check_together(connection: AsyncConnection, change: Change, waiting: Status, *, together: bool) -> None:
+    """A part of a group is not decided while another part waits for the same or has not come so far: the group is."""
+    if change["group_id"] is None or together:
+        return
+    undecided = [Status.RECEIVED.value, Status.CLASSIFIED.value, Status.AWAITING_CONSENT.value, waiting.value]
+    query = select(refunds.c.id).where(refunds.c.group_id == change["group_id"], refunds.c.id != change.id, refunds.c.status.in_(undecided))
+    if (other := (await connection.execute(query.limit(1))).scalar_one_or_none()) is not None:
+        raise RefundError(Code.DECIDED_TOGETHER, f"{other} of the same group waits too.", group=change["group_id"])
+
+
 async def record_consent(
-    connection: AsyncConnection, clock: Clock, *, refund_id: str, actor: Actor, agreed: bool, terms_hash: str
+    connection: AsyncConnection, clock: Clock, *, refund_id: str, actor: Actor, agreed: bool, terms_hash: str, together: bool = False
 ) -> Recorded:
     """Record that the customer agreed to, or declined, exactly these terms, as a requester says for them.
 
-    Raises ``TERMS_CHANGED``, ``CONSENT_EXPIRED`` or ``NOT_AWAITING_CONSENT``. Saying the same again gets the first answer.
+    Raises ``TERMS_CHANGED``, ``CONSENT_EXPIRED`` or ``NOT_AWAITING_CONSENT``, or ``DECIDED_TOGETHER`` as for a review. Saying the same again gets the
+    first answer.
     """
     change = await lock_refund(connection, refund_id, clock.now)
     verdict = APPROVE if agreed else DENY
@@ -179,6 +200,7 @@ async def record_consent(
         raise RefundError(Code.CONSENT_EXPIRED if expired else Code.NOT_AWAITING_CONSENT, f"It is {change.status}.")
     if change["pending_revision"] is not None or terms_hash != change["terms_hash"]:
         raise RefundError(Code.TERMS_CHANGED, terms_hash=change["terms_hash"], revision=change["revision"])
+    await _check_together(connection, change, Status.AWAITING_CONSENT, together=together)
     decision_id = await record_decision(
         connection,
         change,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import ARRAY, Text, any_, bindparam, literal_column, select
+from sqlalchemy import ARRAY, Text, any_, bindparam, exists, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.allocation import Breakdown, Earlier, Units, break_down, check_units, weigh
@@ -15,9 +15,10 @@ from refunds.errors import Code, RefundError
 from refunds.facts import LineFacts
 from refunds.orders import Order
 from refunds.processor import PaymentState, PaymentStatus
+from refunds.status import RESERVING, Status
 from store import orders
 from store.sql import Query, Row
-from store.tables import refunds, revisions
+from store.tables import refund_groups, refunds, revisions
 
 BREAKDOWN = "breakdown"
 """Where a revision keeps its breakdown, beside the facts it was judged on: without the lines' ids, which are the merchant's and stand in the request."""
@@ -107,6 +108,47 @@ def price(order_row: Row, units: Units, state: PaymentState, taken: Sequence[Row
     except RefundError as error:
         return Priced(order, units, earlier, priced.total, refusal=error)
     return Priced(order, units, earlier, priced.total, breakdown)
+
+
+_TAKEN_OF_ORDER = Query(
+    select(
+        revisions.c.facts[literal_column(f"'{BREAKDOWN}'", Text)].label(BREAKDOWN),
+        refunds.c.details[literal_column("'lines'", Text)].label("named"),
+    )
+    .join(refunds, (revisions.c.refund_id == refunds.c.id) & (revisions.c.revision == refunds.c.revision))
+    .where(
+        refunds.c.order_id == bindparam("order"),
+        refunds.c.status == any_(bindparam("claiming", type_=ARRAY(Text))),
+        revisions.c.facts.has_key(literal_column(f"'{BREAKDOWN}'", Text)),
+    )
+    .union_all(
+        # The units of a group are gone back, or about to, while any part of it is.
+        select(refund_groups.c.breakdown, refund_groups.c.details[literal_column("'lines'", Text)]).where(
+            refund_groups.c.order_id == bindparam("order"),
+            refund_groups.c.id != bindparam("besides"),
+            refund_groups.c.breakdown.is_not(None),
+            exists().where(
+                refunds.c.group_id == refund_groups.c.id, refunds.c.status == any_(bindparam("open_or_back", type_=ARRAY(Text)))
+            ),
+        )
+    )
+)
+
+
+async def taken_of_order(connection: AsyncConnection, order_id: str, *, besides: str = "") -> Earlier:
+    """What refunds by lines took of an order, over all its payments, leaving out the group ``besides``."""
+    claiming = sorted(status.value for status in RESERVING | {Status.SUCCEEDED})
+    undecided = [Status.RECEIVED.value, Status.CLASSIFIED.value]
+    rows = await _TAKEN_OF_ORDER.all(
+        connection, order=order_id, besides=besides, claiming=claiming, open_or_back=[*claiming, *undecided, Status.RELEASED.value]
+    )
+    return Earlier.of(with_ids(row[BREAKDOWN], row["named"]) for row in rows)
+
+
+async def of_group(connection: AsyncConnection, order_row: Row, units: Units, group_id: str) -> Priced:
+    """The lines that a part of a group concerns, for the policy to ask about. The group itself was priced as a whole; its parts have amounts."""
+    order = Order.model_validate(order_row["body"])
+    return Priced(order, units, await taken_of_order(connection, order_row["id"], besides=group_id), None)
 
 
 async def check(connection: AsyncConnection, order: Row, units: Units) -> None:

@@ -13,6 +13,7 @@ from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, new_id
 from refunds.money import Money
 from refunds.orders import Order
+from refunds.payment_ids import check_kind, names_a_charge
 from store.changes import enter
 from store.sql import Query, Row
 from store.tables import customers, order_versions, orders, payments
@@ -96,6 +97,7 @@ async def _put_payments(connection: AsyncConnection, order_id: str, order: Order
                 processor_payment=payment.id,
                 currency=payment.currency,
                 amount=payment.amount,
+                tender=payment.tender,
             )
             .on_conflict_do_nothing()
         )
@@ -106,9 +108,10 @@ async def _put_payments(connection: AsyncConnection, order_id: str, order: Order
         ).one()
         if row.order_id != order_id:
             raise RefundError(Code.ORDER_CONFLICT, "This payment belongs to another order.", field=f"payments.{index}.id")
-        if (row.currency, row.amount) != (payment.currency, payment.amount):
-            if row.currency != payment.currency:
-                raise RefundError(Code.ORDER_CONFLICT, "A payment's currency never changes.", field=f"payments.{index}.currency")
+        for name in ("currency", "tender"):
+            if getattr(row, name) != getattr(payment, name):
+                raise RefundError(Code.ORDER_CONFLICT, f"A payment's {name} never changes.", field=f"payments.{index}.{name}")
+        if row.amount != payment.amount:
             await connection.execute(update(payments).where(payments.c.id == row.id).values(amount=payment.amount))
 
 
@@ -151,10 +154,7 @@ async def find_target(connection: AsyncConnection, *, customer_ref: str, order_r
     """
     if payment_ref is not None:
         return await _target_by_payment(connection, customer_ref, order_ref, payment_ref)
-    order = await _BY_REF.first(connection, ref=order_ref)
-    if order is None or order["owner"] != customer_ref:
-        kind = RefundError if order is None else OwnershipMismatch
-        raise kind(Code.ORDER_NOT_FOUND, field="order_id")
+    order = await find_order(connection, customer_ref=customer_ref, order_ref=order_ref)
     candidates = await payments_of(connection, order["id"])
     if not candidates:
         raise RefundError(Code.PAYMENT_NOT_FOUND, "The order has no payment that could be refunded.", field="order_id")
@@ -164,22 +164,51 @@ async def find_target(connection: AsyncConnection, *, customer_ref: str, order_r
             field="payment_id",
             payments=[
                 {"payment_id": p["processor_payment"], "amount": p["amount"], "currency": p["currency"], "text": _money_text(p)}
+                | ({"tender": p["tender"]} if p["tender"] else {})
                 for p in candidates
             ],
+            whole_order="POST /v1/refund-groups",
         )
     return Target(order["customer_id"], order, candidates[0])
+
+
+async def find_order(connection: AsyncConnection, *, customer_ref: str, order_ref: str | None) -> Row:
+    """An order of this customer. Raises ``ORDER_NOT_FOUND`` (as :class:`OwnershipMismatch` when it exists but is another customer's)."""
+    order = await _BY_REF.first(connection, ref=order_ref)
+    if order is None or order["owner"] != customer_ref:
+        kind = RefundError if order is None else OwnershipMismatch
+        raise kind(Code.ORDER_NOT_FOUND, field="order_id")
+    return order
+
+
+async def in_sequence(connection: AsyncConnection, order: Row) -> list[Row]:
+    """The payments of an order in the sequence in which its version in force names them, then any it names no more, oldest first."""
+    named = {(p["processor"], p["id"]): at for at, p in enumerate(order["body"]["payments"])}
+    found = await payments_of(connection, order["id"])
+    return sorted(found, key=lambda p: (named.get((p["processor"], p["processor_payment"]), len(named)), p["id"]))
 
 
 async def _target_by_payment(connection: AsyncConnection, customer_ref: str, order_ref: str | None, payment_ref: str) -> Target:
     payment = await _PAYMENT.first(connection, ref=payment_ref)
     if payment is None:
-        raise RefundError(Code.PAYMENT_NOT_FOUND, field="payment_id")
+        check_kind(payment_ref, "payment_id")
+        raise await _not_found(connection, customer_ref, order_ref, payment_ref)
     order = await _BY_ID.one(connection, order=payment["order_id"])
     if order["owner"] != customer_ref:
         raise OwnershipMismatch(Code.PAYMENT_NOT_FOUND, field="payment_id")
     if order_ref is not None and order["external_ref"] != order_ref:
         raise RefundError(Code.PAYMENT_NOT_FOUND, "The named order has no such payment.", field="payment_id")
     return Target(order["customer_id"], order, payment)
+
+
+async def _not_found(connection: AsyncConnection, customer_ref: str, order_ref: str | None, payment_ref: str) -> RefundError:
+    """The answer for a payment that is not recorded. Of the customer's own order it is said when it names its payments by the other kind of id."""
+    order = None if order_ref is None else await _BY_REF.first(connection, ref=order_ref)
+    if order is not None and order["owner"] == customer_ref and (asked := names_a_charge(payment_ref)) is not None:
+        recorded = {names_a_charge(payment["processor_payment"]) for payment in await payments_of(connection, order["id"])}
+        if recorded == {not asked}:
+            return RefundError(Code.PAYMENT_NAMED_OTHERWISE, field="payment_id")
+    return RefundError(Code.PAYMENT_NOT_FOUND, field="payment_id")
 
 
 def _money_text(payment: Row) -> str:
@@ -194,5 +223,8 @@ def order_view(row: Row, its_payments: list[Row]) -> dict[str, Any]:
         "version": row["version"],
         "updated_at": row["updated_at"],
         "order": row["body"],
-        "payments": [{"id": p["id"], "payment_id": p["processor_payment"], "currency": p["currency"]} for p in its_payments],
+        "payments": [
+            {"id": p["id"], "payment_id": p["processor_payment"]} | {name: p[name] for name in ("currency", "processor", "tender")}
+            for p in its_payments
+        ],
     }

@@ -15,8 +15,10 @@ from refunds.allocation import Breakdown
 from refunds.classification import Source
 from refunds.errors import Code, RefundError
 from refunds.facts import Check, Facts, PolicyDecision, Review, Rung
+from refunds.groups import judge_as_a_whole
 from refunds.marketplace import LEG_FIELDS, NOTHING_PLANNED, Planned, PlannedLeg, plan_legs
 from refunds.money import Money, requested
+from refunds.payment_ids import NotAPayment, answer_for
 from refunds.policy import Policy, evaluate
 from refunds.processor import MANUAL, MISSING, PaymentState, PaymentStatus
 from refunds.reasons import processor_reason
@@ -24,7 +26,7 @@ from refunds.refundable import Refundable
 from refunds.settings import Settings
 from refunds.status import Event, Status, allows
 from refunds.terms import LegTerms, OperationKind, Terms
-from store import flows, lines, policies
+from store import flows, groups, lines, policies
 from store.asking import Asked
 from store.changes import SYSTEM, Change
 from store.claims import CLAIMS, claiming, fold
@@ -116,7 +118,10 @@ async def judge(
         taken = await lines.TAKEN.ask(connection, **claiming(asked.payment_id, besides=change.id))
     force = await policies.parsed(connection, await newest.first())
     order, figures = await ordered.one(), fold(state, await claimed.all())
-    priced = lines.price(order, asked.units, state, await taken.all())
+    if change["group_id"]:
+        priced = await lines.of_group(connection, order, asked.units, change["group_id"])
+    else:
+        priced = lines.price(order, asked.units, state, await taken.all())
     if asked.amount is not None:
         requested(asked.amount, order["recorded_currency"])
     facts = await gather(
@@ -136,13 +141,18 @@ async def judge(
         account_since=account_since,
         stored=stored,
         priced=priced,
-        by_lines=asked.by_lines,
+        by_lines=asked.by_lines or bool(change["group_id"] and asked.units and not asked.full),
     )
-    decision = evaluate(force.policy, facts)
+    if change["group_id"]:
+        today, _ = force.policy.customer_limits.day(change.at)
+        others = await groups.others(connection, change, order["recorded_currency"], today)
+        decision = judge_as_a_whole(force.policy, facts, others)
+    else:
+        decision = evaluate(force.policy, facts)
     planned = await _plan(connection, change, asked, state, figures, facts.request.amount)
     if state.raw_status == MISSING:
-        why = "The processor does not know this payment."
-        decision = replace(decision, outcome="deny", code=Code.PAYMENT_MISSING.value, explanation=why)
+        code, why = answer_for(NotAPayment(state.not_a_payment or NotAPayment.UNKNOWN))
+        decision = replace(decision, outcome="deny", code=code.value, explanation=why)
     elif (why := priced.refusal) is not None and _stands(priced, asked, decision):
         decision = replace(decision, outcome="deny", consent=False, review=None, code=why.code.value, explanation=why.detail)
     elif asked.amount is None and not asked.full and decision.code == Code.AMOUNT_NOT_POSITIVE:

@@ -16,6 +16,7 @@ from api.schemas import DecisionView, RefundView, SettlementView
 from refunds.errors import Code, RefundError
 from refunds.messages import Message, Outcome
 from refunds.orders import CleanText, Strict
+from refunds.payment_ids import TOLD_BY_ITSELF
 from refunds.people import PrincipalKind, Role
 from refunds.requests import RevisionRequest
 from store import decisions, views
@@ -70,6 +71,7 @@ _DECISION_CODES = (
     Code.REFUND_NOT_FOUND,
     Code.TERMS_CHANGED,
     Code.ALREADY_DECIDED,
+    Code.DECIDED_TOGETHER,
     Code.REVIEW_EXPIRED,
     Code.NOT_AWAITING_REVIEW,
     Code.SELF_APPROVAL,
@@ -127,6 +129,8 @@ async def decide(refund_id: str, call: TheCall) -> Response:
         **errors(
             Code.REFUND_NOT_FOUND,
             Code.PAYMENT_NOT_FOUND,
+            Code.PAYMENT_NAMED_OTHERWISE,
+            *TOLD_BY_ITSELF,
             Code.NOT_REVISABLE,
             Code.TERMS_CHANGED,
             Code.TERMS_UNCHANGED,
@@ -166,6 +170,7 @@ async def revise(refund_id: str, call: TheCall) -> Response:
             Code.TERMS_CHANGED,
             Code.CONSENT_EXPIRED,
             Code.NOT_AWAITING_CONSENT,
+            Code.DECIDED_TOGETHER,
             Code.PERSON_REQUIRED,
             body=True,
         ),

@@ -17,6 +17,7 @@ from api.contract import KEY_HEADER, errors, takes
 from api.schemas import LedgerView, RefundPage, RefundView
 from refunds.clock import parse_rfc3339, rfc3339
 from refunds.errors import Code, RefundError
+from refunds.payment_ids import TOLD_BY_ITSELF
 from refunds.people import Role
 from refunds.requests import RefundRequest, Ticket
 from refunds.status import Status
@@ -30,6 +31,8 @@ _ASKING = (
     Code.IDEMPOTENCY_KEY_REUSED,
     Code.ORDER_NOT_FOUND,
     Code.PAYMENT_NOT_FOUND,
+    Code.PAYMENT_NAMED_OTHERWISE,
+    *TOLD_BY_ITSELF,
     Code.AMBIGUOUS_PAYMENT,
 )
 _FIRST_ANSWERS: dict[int | str, dict[str, Any]] = {
@@ -130,6 +133,7 @@ class ListQuery(BaseModel):
     order_id: Filter | None = None
     customer_id: Filter | None = None
     agent_id: Filter | None = None
+    group_id: Filter | None = None
     created_after: AwareDatetime | None = None
     cursor: Filter | None = None
     limit: Annotated[int, Field(ge=1, le=100)] = 50
@@ -152,6 +156,7 @@ async def listing(query: Annotated[ListQuery, Query()], call: TheCall) -> Respon
             order_ref=query.order_id,
             customer_ref=query.customer_id,
             agent_id=query.agent_id,
+            group_id=query.group_id,
             created_after=query.created_after,
             after=after,
         )

@@ -1,0 +1,60 @@
+"""Reading groups for an answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import select, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import orders, views
+from store.groups import visible
+from store.sql import Row
+from store.tables import customers, refund_groups
+from store.tables import orders as orders_table
+
+MOST = 50
+"""The most parts a group can have: an order has no more payments."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenGroup:
+    """A group with its parts, as rows of a list of refunds, and the payments of its order."""
+
+    group: Row
+    members: Sequence[Row]
+    payments: Sequence[Row]
+
+
+async def group(connection: AsyncConnection, group_id: str, *, integration: str | None, now: datetime) -> SeenGroup:
+    """Everything about a group. With ``integration`` only one of that is seen. Raises ``GROUP_NOT_FOUND``."""
+    row = await visible(connection, group_id, integration=integration)
+    members = await views.page(connection, views.Filters(group_id=group_id), limit=MOST, now=now)
+    return SeenGroup(row, members, await orders.payments_of(connection, row["order_id"]))
+
+
+async def page(
+    connection: AsyncConnection,
+    *,
+    integration: str | None,
+    order_ref: str | None,
+    customer_ref: str | None,
+    after: str | None,
+    limit: int,
+) -> Sequence[Row]:
+    """One page of groups, newest first, that follows the group ``after``."""
+    query = (
+        select(refund_groups.c.id)
+        .join(orders_table, orders_table.c.id == refund_groups.c.order_id)
+        .join(customers, customers.c.id == refund_groups.c.customer_id)
+        .order_by(refund_groups.c.created_at.desc(), refund_groups.c.id.desc())
+        .limit(limit)
+    )
+    given = ((refund_groups.c.integration, integration), (orders_table.c.external_ref, order_ref), (customers.c.external_ref, customer_ref))
+    for column, value in given:
+        if value is not None:
+            query = query.where(column == value)
+    if after is not None:
+        place = select(refund_groups.c.created_at, refund_groups.c.id).where(refund_groups.c.id == after)
+        query = query.where(tuple_(refund_groups.c.created_at, refund_groups.c.id) < place.scalar_subquery())
+    return (await connection.execute(query)).mappings().all()
