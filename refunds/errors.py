@@ -51,10 +51,10 @@ class Code(StrEnum):
     PAYMENT_IS_OTHER_OBJECT = "PAYMENT_IS_OTHER_OBJECT"
     AMBIGUOUS_PAYMENT = "AMBIGUOUS_PAYMENT"
     REFUND_NOT_FOUND = "REFUND_NOT_FOUND"
-    GROUP_NOT_FOUND = "GROUP_NOT_FOUND"
-    GROUP_NOT_COVERED = "GROUP_NOT_COVERED"
     LEG_NOT_FOUND = "LEG_NOT_FOUND"
     CONNECTED_ACCOUNT = "CONNECTED_ACCOUNT"
+    GROUP_NOT_FOUND = "GROUP_NOT_FOUND"
+    GROUP_NOT_COVERED = "GROUP_NOT_COVERED"
     LINES_AND_FULL = "LINES_AND_FULL"
     LINE_TWICE = "LINE_TWICE"
     LINE_NOT_FOUND = "LINE_NOT_FOUND"
@@ -135,8 +135,8 @@ class Code(StrEnum):
     IDEMPOTENCY_CONFLICT = "IDEMPOTENCY_CONFLICT"
     STATUS_UNKNOWN = "STATUS_UNKNOWN"
     PENDING_TOO_LONG = "PENDING_TOO_LONG"
-    SETTLED_NOT_REFUNDED = "SETTLED_NOT_REFUNDED"
     MANUAL_PART = "MANUAL_PART"
+    SETTLED_NOT_REFUNDED = "SETTLED_NOT_REFUNDED"
     LEG_REFUSED = "LEG_REFUSED"
     LEG_GIVEN_UP = "LEG_GIVEN_UP"
     SETTLED_NOT_REVERSED = "SETTLED_NOT_REVERSED"
@@ -435,6 +435,19 @@ CATALOGUE: dict[Code, Meaning] = {
         "Give back what the detail says, then settle it as refunded with evidence; never by another way than it was paid.",
     ),
     _C.SETTLED_NOT_REFUNDED: Meaning(0, "Two persons found that no money had moved.", "Ask for a new refund if it is still due."),
+    _C.LEG_REFUSED: Meaning(
+        0,
+        "The processor definitely refused this leg, as when the connected account has too little; the refund itself stands.",
+        "See the processor's code; make it good by hand, then settle the leg.",
+    ),
+    _C.LEG_GIVEN_UP: Meaning(
+        0,
+        "The leg was never sent and will not be: its refund had counted as failed, or this program speaks another API version by now.",
+        "Look in the processor's dashboard, make it good by hand, then settle the leg.",
+    ),
+    _C.SETTLED_NOT_REVERSED: Meaning(
+        0, "Two persons found that nothing had been taken back.", "Settle with the connected account another way if it is still due."
+    ),
     _C.NO_ORDER_ID: Meaning(0, "The payment's metadata names no order.", "Send the order yourself, or set the metadata and pull again."),
     _C.NO_CUSTOMER_ID: Meaning(
         0,
@@ -453,19 +466,6 @@ CATALOGUE: dict[Code, Meaning] = {
     ),
     _C.PAYMENT_UNREADABLE: Meaning(
         0, "The processor's answer for this payment cannot be read.", "Look it up there, and send the order yourself."
-    ),
-    _C.LEG_REFUSED: Meaning(
-        0,
-        "The processor definitely refused this leg, as when the connected account has too little; the refund itself stands.",
-        "See the processor's code; make it good by hand, then settle the leg.",
-    ),
-    _C.LEG_GIVEN_UP: Meaning(
-        0,
-        "The leg was never sent and will not be: its refund had counted as failed, or this program speaks another API version by now.",
-        "Look in the processor's dashboard, make it good by hand, then settle the leg.",
-    ),
-    _C.SETTLED_NOT_REVERSED: Meaning(
-        0, "Two persons found that nothing had been taken back.", "Settle with the connected account another way if it is still due."
     ),
     _C.STORE_UNAVAILABLE: Meaning(
         503,

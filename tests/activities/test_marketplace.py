@@ -1,6 +1,7 @@
 """Refunds on a marketplace: every leg is approved with the refund, sent once after it, by itself, and settled by itself (promises P1, P3, P4, P7)."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -114,3 +115,385 @@ async def test_the_terms_say_each_leg_exactly(shop: Shop) -> None:
     ]
     assert "legs" not in terms[without]["terms"]
     assert await legs_of(shop, without) == []
+
+
+async def test_parts_in_any_order_end_at_exactly_the_whole(shop: Shop) -> None:
+    intent = await sold(shop)
+    for amount in (3_333, 1, 3_333, None):
+        refund = await accepted(shop, intent, amount)
+        await until_over(shop, refund)
+
+    returned = await made(shop, intent)
+    assert (sum(returned["reversals"]), sum(returned["fee_refunds"])) == (10_000, 1_000)
+
+
+async def test_separate_transfers_are_each_reversed_by_themselves(shop: Shop) -> None:
+    intent = await shop.paid()
+    charge = (await reading(shop, intent)).charge
+    for account, amount in ((SELLER, 6_001), (OTHER, 3_000)):
+        await sent_on(shop, charge, account, amount)
+    refund = await accepted(shop, intent, 5_000, reverse_transfer=True)
+
+    await shop.send_legs(refund)
+
+    assert sorted((leg["account"], leg["amount"], leg["state"]) for leg in await legs_of(shop, refund)) == [
+        (OTHER, 1_500, "done"),
+        (SELLER, 3_001, "done"),
+    ]
+    assert sorted((await made(shop, intent))["reversals"]) == [1_500, 3_001]
+
+
+# --- what makes no sense, and what changed ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("payment", "wish", "code"),
+    [
+        ({}, {"reverse_transfer": True}, "NO_TRANSFER"),
+        ({}, {"refund_application_fee": True}, "NO_APPLICATION_FEE"),
+        ({"transfer_data": {"destination": SELLER}}, BOTH, "NO_APPLICATION_FEE"),
+        ({"transfer_data": {"destination": SELLER}, "application_fee_amount": 0}, {"refund_application_fee": True}, "NO_APPLICATION_FEE"),
+        ({"captured": 0}, {"reverse_transfer": True}, "NO_TRANSFER"),
+    ],
+)
+async def test_field_37_a_leg_that_does_not_apply_is_refused_by_name(
+    shop: Shop, payment: dict[str, Any], wish: dict[str, bool], code: str
+) -> None:
+    intent = await shop.paid(**payment)
+    refund = await shop.received(intent, None, **wish)
+
+    situation = await shop.prepared(refund)
+
+    assert (situation.status, situation.code) == ("denied", code)
+    assert await shop.asked_and_made(intent) == (0, 0)
+
+
+async def test_what_came_back_already_is_refused_by_name(shop: Shop) -> None:
+    intent = await sold(shop)
+    transfer = await target(shop, intent, LegKind.REVERSE_TRANSFER)
+    await by_hand(shop, transfer, 10_000)
+
+    refund = await shop.received(intent, 3_000, **BOTH)
+
+    assert (await shop.prepared(refund)).code == "TRANSFER_REVERSED"
+
+
+async def test_a_way_of_the_money_that_changed_voids_the_terms(shop: Shop) -> None:
+    intent = await sold(shop)
+    refund = await shop.approved(intent, 3_000, **BOTH)
+    before = (await shop.row(refund))["terms_hash"]
+    await by_hand(shop, await target(shop, intent, LegKind.REVERSE_TRANSFER), 9_000)
+
+    situation = await shop.submitted(refund)
+
+    assert (situation.status, situation.code) == ("held", "TERMS_EXPIRED")
+    assert await shop.asked_and_made(intent) == (0, 0)
+    assert await legs_of(shop, refund) == []
+    await shop.payments.save_snapshot(
+        (await shop.row(refund))["payment_id"],
+        await reading(shop, intent),
+    )
+    await shop.steps.resume_held(refund)
+    row = await shop.row(refund)
+    assert row["terms_hash"] not in (None, before)
+    [revision] = await shop.query("SELECT terms FROM revisions WHERE refund_id = :r AND revision = 2", r=refund)
+    assert [leg["amount"] for leg in revision["terms"]["legs"]] == [1_000, 300]
+
+
+async def test_an_ordinary_refund_asks_nobody_where_the_money_went(shop: Shop) -> None:
+    asked: list[str] = []
+
+    async def note() -> None:
+        asked.append("flow")
+
+    processor = Tampered(shop.processor, before={"read_flow": note})
+    refund = await shop.approved(await sold(shop), 3_000)
+
+    situation = await shop.submitted(refund, step=shop.submitting(processor))
+
+    assert (situation.status, situation.legs_at, asked) == ("succeeded", None, [])
+
+
+# --- trouble ---------------------------------------------------------------------------------------------------------------------------------
+
+
+async def test_field_37_a_reversal_refused_for_want_of_money_parks_that_leg_only(shop: Shop) -> None:
+    poor = f"acct_poor{len(await shop.query('SELECT id FROM refunds'))}"
+    await shop.control("POST", "/accounts", {"id": poor, "available": {"usd": 0}})
+    intent = await shop.paid()
+    charge = (await reading(shop, intent)).charge
+    for account in (poor, SELLER):
+        await sent_on(shop, charge, account, 3_000)
+    await shop.control("POST", "/accounts", {"id": poor, "available": {"usd": 0}})
+    refund = await accepted(shop, intent, 10_000, reverse_transfer=True)
+
+    waits_for = await until_over(shop, refund)
+    for _ in range(3):
+        await shop.send_legs(refund)
+
+    found = {leg["account"]: (leg["state"], leg["code"]) for leg in await legs_of(shop, refund)}
+    assert found == {poor: ("parked", "LEG_REFUSED"), SELLER: ("done", None)}
+    assert await made(shop, intent) == {"reversals": [3_000], "fee_refunds": []}
+    row = await shop.row(refund)
+    assert (row["status"], row["queue"], row["final_at"]) == ("succeeded", "settle", None)
+    assert "a person to settle" in waits_for
+    assert await shop.asked_and_made(intent) == (1, 1)
+
+
+async def test_an_answer_that_was_lost_is_found_and_adopted(shop: Shop) -> None:
+    intent = await sold(shop)
+    refund = await accepted(shop, intent)
+    await shop.fault("transfer_reversal.create", {"kind": "lose_answer"})
+
+    assert await until_over(shop, refund) == ""
+
+    assert await made(shop, intent) == {"reversals": [3_000], "fee_refunds": [300]}
+    assert await states(shop, refund) == {"reverse_transfer": "done", "refund_fee": "done"}
+
+
+async def test_a_lost_request_is_repeated_with_the_same_key(shop: Shop) -> None:
+    intent = await sold(shop)
+    refund = await accepted(shop, intent)
+    await shop.fault("transfer_reversal.create", {"kind": "lose_request"})
+
+    assert await until_over(shop, refund) == ""
+
+    assert await made(shop, intent) == {"reversals": [3_000], "fee_refunds": [300]}
+    assert len({leg["idempotency_key"] for leg in await legs_of(shop, refund)}) == 2
+
+
+@pytest.mark.parametrize("fault", [{"kind": "lose_request"}, {"kind": "status", "status": 500}])
+async def test_what_nobody_can_know_is_parked_and_the_other_leg_goes_on(shop: Shop, fault: dict[str, Any]) -> None:
+    intent = await sold(shop)
+    refund = await accepted(shop, intent)
+    await shop.fault("transfer_reversal.create", fault, times=9)
+
+    waits_for = await until_over(shop, refund)
+
+    assert await states(shop, refund) == {"reverse_transfer": "parked", "refund_fee": "done"}
+    assert [leg["code"] for leg in await legs_of(shop, refund)] == ["OUTCOME_UNKNOWN", None]
+    assert waits_for.startswith("a person to settle the reversal of $30.00")
+
+
+async def test_after_the_safe_window_nothing_is_posted_again(shop: Shop) -> None:
+    intent = await sold(shop)
+    refund = await accepted(shop, intent)
+    await shop.fault("transfer_reversal.create", {"kind": "lose_request"}, times=1)
+    await shop.send_legs(refund)
+    await shop.query_nothing("UPDATE leg_attempts SET opened_at = opened_at - interval '24 hours'")
+
+    await until_over(shop, refund)
+
+    assert (await states(shop, refund))["reverse_transfer"] == "parked"
+    assert (await made(shop, intent))["reversals"] == []
+
+
+async def test_a_stop_between_the_refund_and_its_legs_keeps_them_back(shop: Shop) -> None:
+    intent = await sold(shop)
+    refund = await accepted(shop, intent)
+    await shop.stop()
+
+    situation = await shop.send_legs(refund)
+
+    assert await made(shop, intent) == {"reversals": [], "fee_refunds": []}
+    assert [leg["code"] for leg in await legs_of(shop, refund)] == ["EMERGENCY_STOP"] * 2
+    assert "an operator has stopped all refunds" in situation.waits_for
+    await shop.stop(stopped=False)
+    await shop.send_legs(refund)
+    assert await made(shop, intent) == {"reversals": [3_000], "fee_refunds": [300]}
+    assert (await shop.entries(refund)).count("leg_held") == 2
+
+
+async def test_two_workers_on_one_leg_make_it_once(shop: Shop) -> None:
+    intent = await sold(shop)
+    refund = await accepted(shop, intent)
+
+    await all_of([shop.send_legs(refund) for _ in range(4)])
+    await until_over(shop, refund)
+
+    assert await made(shop, intent) == {"reversals": [3_000], "fee_refunds": [300]}
+    assert await states(shop, refund) == {"reverse_transfer": "done", "refund_fee": "done"}
+
+
+async def test_an_answer_that_is_not_what_was_approved_parks_the_leg(shop: Shop) -> None:
+    intent = await sold(shop)
+    refund = await accepted(shop, intent)
+
+    await shop.send_legs(refund, processor=Miscounting(shop.processor))
+
+    [reversal, fee] = await legs_of(shop, refund)
+    assert (reversal["state"], reversal["code"], reversal["detail"]) == (
+        "parked",
+        "RESPONSE_MISMATCH",
+        "amount: approved 3000, answered 2999",
+    )
+    assert fee["state"] == "done"
+
+
+async def test_a_crash_after_sending_is_looked_up(shop: Shop) -> None:
+    intent = await sold(shop)
+    refund = await accepted(shop, intent)
+    [died] = await all_of([shop.send_legs(refund, processor=Tampered(shop.processor, after={"reverse_transfer": crash}))])
+    assert isinstance(died, Exception)
+    await lapse(shop, refund)
+
+    await until_over(shop, refund)
+
+    assert await made(shop, intent) == {"reversals": [3_000], "fee_refunds": [300]}
+
+
+# --- a refund that fails ---------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_refund_that_fails_before_its_legs_voids_them(shop: Shop) -> None:
+    intent = await sold(shop, refund_outcome={"initial": "pending"})
+    refund = await accepted(shop, intent)
+    [at_stripe] = (await shop.truth(intent))["refunds"]
+    await shop.control("POST", f"/refunds/{at_stripe['id']}", {"status": "failed"})
+
+    situation = await shop.reconciled(refund)
+
+    assert (situation.status, situation.legs_at) == ("failed", None)
+    assert await states(shop, refund) == {"reverse_transfer": "void", "refund_fee": "void"}
+    await shop.send_legs(refund)
+    assert await made(shop, intent) == {"reversals": [], "fee_refunds": []}
+
+
+async def test_a_refund_that_fails_after_its_legs_tells_a_person(shop: Shop) -> None:
+    intent = await sold(shop, refund_outcome={"initial": "pending"})
+    refund = await accepted(shop, intent)
+    await shop.send_legs(refund)
+    [at_stripe] = (await shop.truth(intent))["refunds"]
+    await shop.control("POST", f"/refunds/{at_stripe['id']}", {"status": "failed"})
+
+    await shop.reconciled(refund)
+
+    notices = await shop.query("SELECT body->>'kind' AS kind FROM outbox WHERE refund_id = :r AND kind = 'notice'", r=refund)
+    assert sorted(notice["kind"] for notice in notices) == ["failed", "leg_of_failed_refund", "leg_of_failed_refund"]
+    assert (await shop.entries(refund)).count("leg_outlived_refund") == 2
+    assert await made(shop, intent) == {"reversals": [3_000], "fee_refunds": [300]}
+
+
+# --- settling --------------------------------------------------------------------------------------------------------------------------------
+
+
+async def parked_leg(shop: Shop) -> tuple[str, str, dict[str, Any]]:
+    intent = await sold(shop)
+    refund = await accepted(shop, intent, 3_000, reverse_transfer=True)
+    await shop.fault("transfer_reversal.create", {"kind": "lose_request"}, times=shop.settings.submit_max_attempts)
+    await until_over(shop, refund)
+    [leg] = await legs_of(shop, refund)
+    assert leg["state"] == "parked"
+    await lapse(shop, refund)
+    return intent, refund, leg
+
+
+async def says(shop: Shop, refund: str, leg: str, who: str, outcome: str, receipt: str | None = None) -> str:
+    async with shop.api.begin() as connection:
+        given = {"refund_id": refund, "leg_id": leg, "actor": shop.people[who], "outcome": outcome, "receipt": receipt}
+        recorded = await decisions.record_leg_settlement(connection, shop.clock, **given)
+    return recorded.id
+
+
+async def test_a_parked_leg_is_settled_by_what_was_made_by_hand(shop: Shop) -> None:
+    intent, refund, leg = await parked_leg(shop)
+    wrong, right = await by_hand(shop, leg["target"], 1), await by_hand(shop, leg["target"], 3_000)
+
+    first = await shop.settled(refund, await says(shop, refund, leg["id"], "sam", "reversed", "trr_nothing"))
+    second = await shop.settled(refund, await says(shop, refund, leg["id"], "sam", "reversed", wrong))
+    third = await shop.settled(refund, await says(shop, refund, leg["id"], "sam", "reversed", right))
+
+    assert (first.refused, second.refused, third.refused) == ("SETTLEMENT_NOT_FOUND", "SETTLEMENT_MISMATCH", "")
+    assert third.legs_at is None
+    [leg] = await legs_of(shop, refund)
+    assert (leg["state"], leg["receipt_id"]) == ("done", right)
+    row = await shop.row(refund)
+    assert (row["final_at"] is not None, row["queue"]) == (True, None)
+    assert (await shop.truth(intent))["reversals"][-1]["amount"] == 3_000
+
+
+async def test_a_reversal_settles_one_leg_only(shop: Shop) -> None:
+    _, refund, leg = await parked_leg(shop)
+    made_by_hand = await by_hand(shop, leg["target"], 3_000)
+    await shop.settled(refund, await says(shop, refund, leg["id"], "sam", "reversed", made_by_hand))
+    [payment] = await shop.query(
+        "SELECT processor_payment FROM payments JOIN refunds r ON payment_id = payments.id WHERE r.id = :r", r=refund
+    )
+    other = await accepted(shop, payment["processor_payment"], 3_000, reverse_transfer=True)
+    await shop.fault("transfer_reversal.create", {"kind": "lose_request"}, times=shop.settings.submit_max_attempts)
+    await until_over(shop, other)
+    [open_leg] = await legs_of(shop, other)
+
+    heard = await shop.settled(other, await says(shop, other, open_leg["id"], "sam", "reversed", made_by_hand))
+
+    assert heard.refused == "SETTLEMENT_MISMATCH"
+
+
+async def test_not_reversed_needs_two_persons_and_a_list_without_it(shop: Shop) -> None:
+    _, refund, leg = await parked_leg(shop)
+    await says(shop, refund, leg["id"], "sam", "not_reversed")
+    heard = await shop.settled(refund, await says(shop, refund, leg["id"], "tess", "not_reversed"))
+
+    assert (heard.refused, heard.status, heard.legs_at) == ("", "succeeded", None)
+    [leg] = await legs_of(shop, refund)
+    assert (leg["state"], leg["code"]) == ("not_done", "SETTLED_NOT_REVERSED")
+    with pytest.raises(RefundError) as refused:
+        await says(shop, refund, leg["id"], "sam", "reversed", "trr_1")
+    assert refused.value.code is Code.NOT_PARKED
+
+
+async def test_not_reversed_is_contradicted_by_what_is_there(shop: Shop) -> None:
+    intent = await sold(shop)
+    refund = await accepted(shop, intent, 3_000, reverse_transfer=True)
+    await shop.fault("transfer_reversal.create", {"kind": "lose_answer"}, times=9)
+    await until_over(shop, refund, processor=Blind(shop.processor))
+    [leg] = await legs_of(shop, refund)
+    assert leg["state"] == "parked"
+    await lapse(shop, refund)
+    await says(shop, refund, leg["id"], "sam", "not_reversed")
+
+    heard = await shop.settled(refund, await says(shop, refund, leg["id"], "tess", "not_reversed"))
+
+    assert heard.refused == "SETTLEMENT_CONTRADICTED"
+    assert (await states(shop, refund)) == {"reverse_transfer": "done"}
+
+
+class Miscounting(Tampered):
+    """A processor that answers with another amount."""
+
+    async def reverse_transfer(self, request: Any, **options: Any) -> Any:
+        return replace(await self._inner.reverse_transfer(request, **options), amount=request.amount - 1)
+
+
+class Blind(Tampered):
+    """A processor whose lists do not show yet what was made."""
+
+    async def find_reversal(self, *_: str) -> None:
+        return None
+
+
+# --- helpers ---------------------------------------------------------------------------------------------------------------------------------
+
+
+async def reading(shop: Shop, intent: str) -> Any:
+    """The payment as it is at the processor, with where its money went."""
+    state = await shop.processor.read_payment(intent)
+    assert state is not None
+    return replace(state, flow=await shop.processor.read_flow(intent))
+
+
+async def target(shop: Shop, intent: str, kind: LegKind) -> str:
+    flow = (await reading(shop, intent)).flow
+    return flow.transfers[0].id if kind is LegKind.REVERSE_TRANSFER else flow.fee.id
+
+
+async def by_hand(shop: Shop, transfer: str, amount: int) -> str:
+    """A person reverses a part of a transfer in the dashboard."""
+    made: Any = await shop.processor._post("test", f"/v1/transfers/{transfer}/reversals", f"hand-{transfer}-{amount}", {"amount": amount})
+    return made["id"]
+
+
+async def sent_on(shop: Shop, charge: str, account: str, amount: int) -> None:
+    """The platform's own program sends a part of a charge on to an account."""
+    params = {"amount": amount, "currency": "usd", "destination": account, "source_transaction": charge}
+    await shop.processor._post("test", "/v1/transfers", f"{charge}-{account}", params)

@@ -54,10 +54,9 @@ def test_field_38_an_absent_reason_is_left_out() -> None:
     assert freeze(terms(processor_reason="duplicate"), "op_1").params["reason"] == "duplicate"
 
 
-def test_optional_parameters_are_sent_only_when_they_apply() -> None:
-    assert set(freeze(terms(), "op_1").params) == {"payment_intent", "amount", "metadata"}
-    both = freeze(terms(reverse_transfer=True, refund_application_fee=True), "op_1").params
-    assert both["reverse_transfer"] is both["refund_application_fee"] is True
+def test_field_37_what_belongs_to_a_leg_is_never_a_parameter_of_the_refund() -> None:
+    for wish in ({}, {"reverse_transfer": True, "refund_application_fee": True}):
+        assert set(freeze(terms(**wish), "op_1").params) == {"payment_intent", "amount", "metadata"}
 
 
 @pytest.mark.parametrize(("payment", "name"), [("pi_1", "payment_intent"), ("ch_1", "charge"), ("py_1", "charge")])

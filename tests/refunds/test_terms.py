@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from refunds.marketplace import LegKind
 from refunds.reasons import Reason
-from refunds.terms import OperationKind, Terms, canonical_hash
+from refunds.terms import LegTerms, OperationKind, Terms, canonical_hash
 
 TERMS = Terms(
     refund="rf_1",
@@ -53,6 +54,8 @@ OTHER: dict[str, Any] = {
     "destination": "bank_account",
     "reverse_transfer": True,
     "refund_application_fee": True,
+    "legs": (LegTerms(kind=LegKind.REVERSE_TRANSFER, target="tr_1", account="acct_1", amount=1, amount_text="$0.01", currency="USD"),),
+    "flow": ("tr_1",),
     "reason": None,
     "processor_reason": None,
     "policy_version": 8,
@@ -63,6 +66,26 @@ OTHER: dict[str, Any] = {
 @pytest.mark.parametrize("field", list(Terms.model_fields))
 def test_any_field_changed_is_another_hash(field: str) -> None:
     assert TERMS.model_copy(update={field: OTHER[field]}).hash != TERMS.hash
+
+
+LEG = {"kind": LegKind.REVERSE_TRANSFER, "target": "tr_1", "account": "acct_1", "amount": 1, "amount_text": "$0.01", "currency": "USD"}
+
+
+@pytest.mark.parametrize(
+    ("field", "other"),
+    [
+        ("kind", LegKind.REFUND_FEE),
+        ("target", "tr_2"),
+        ("account", "acct_2"),
+        ("amount", 2),
+        ("amount_text", "$0.02"),
+        ("currency", "EUR"),
+    ],
+)
+def test_anything_about_a_leg_changed_is_another_hash(field: str, other: Any) -> None:
+    before, after = (TERMS.model_copy(update={"legs": (LegTerms(**leg),)}) for leg in (LEG, LEG | {field: other}))
+    assert before.hash != after.hash
+    assert Terms.from_stored(before.canonical()) == before
 
 
 def test_the_hash_is_fixed_for_ever() -> None:
