@@ -62,7 +62,9 @@ def revise(
         found = api.refund(refund)
         _show_terms(out, found)
         changes = _changes(money, locale, full=full, reason=reason, payment=payment)
-        confirm(out, f"Change it to {', '.join(changes)}?", yes=yes)
+        # Said before it is asked, so that also where nobody can be asked the reading of what was typed is seen.
+        out.say(f"New terms: {', '.join(changes)}.")
+        confirm(out, "Ask for these terms?", yes=yes)
         body = {
             "terms_hash": found.get("terms_hash"),
             "amount": money.amount if money else None,
@@ -72,7 +74,6 @@ def revise(
             "payment_id": payment,
             "note": note,
         }
-        out.say(f"New terms asked for: {', '.join(changes)}.")
         _answer(out, api.act(refund, "revisions", body))
 
 
@@ -122,23 +123,27 @@ def consent(
 def settle(
     refund: RefundId,
     refunded: Annotated[str | None, typer.Option("--refunded", metavar="RE", help="It was refunded; the processor's refund id.")] = None,
+    given_back: Annotated[bool, typer.Option("--given-back", help="A manual part was given back by a person; needs --evidence.")] = False,
     not_refunded: Annotated[bool, typer.Option("--not-refunded", help="Nothing was refunded; two persons must say so.")] = False,
-    evidence: Annotated[str | None, typer.Option("--evidence", help="What you saw, and where; needed for --not-refunded.")] = None,
+    evidence: Annotated[
+        str | None, typer.Option("--evidence", help="What you saw or did, and where; needed without a refund's id.")
+    ] = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Settle a parked refund: what you say is checked live at the processor before it counts."""
-    if (refunded is None) == (not not_refunded):
-        raise Misused("Say --refunded RE or --not-refunded, one of the two.")
-    if not_refunded and not evidence:
-        raise Misused("--not-refunded needs --evidence: what you saw, and where.")
+    if (refunded is not None) + given_back + not_refunded != 1:
+        raise Misused("Say --refunded RE, --given-back or --not-refunded, one of the three.")
+    if refunded is None and not evidence:
+        raise Misused(f"{'--given-back' if given_back else '--not-refunded'} needs --evidence: what you saw or did, and where.")
     out = Output(as_json)
     with Api() as api:
         found = api.refund(refund)
         _show_terms(out, found)
-        confirm(out, f"Settle it as refunded by {refunded}?" if refunded else "Settle it as not refunded?", yes=yes)
+        how = f"refunded by {refunded}" if refunded else "given back by hand" if given_back else "not refunded"
+        confirm(out, f"Settle it as {how}?", yes=yes)
         body = {
-            "outcome": "refunded" if refunded else "not_refunded",
+            "outcome": "not_refunded" if not_refunded else "refunded",
             "processor_refund_id": refunded,
             "evidence": evidence or f"refund {refunded} in the processor's dashboard",
         }

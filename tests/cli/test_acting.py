@@ -112,6 +112,18 @@ def test_field_40_typed_amounts_are_read_by_their_locale_and_shown_back(
 
 
 @pytest.mark.parametrize(
+    ("locale", "shown"), [("de_DE", "1.234,00 € (123400 EUR"), ("en_US", "AMOUNT_UNREADABLE"), ("en_IN", "AMOUNT_UNREADABLE")]
+)
+def test_field_44_an_amount_that_two_locales_read_differently_is_shown_back_and_not_sent_unasked(
+    waiting: FakeApi, refunds: Runner, locale: str, shown: str
+) -> None:
+    ran = refunds("revise", ID, "--amount", "1.234", "--currency", "EUR", "--locale", locale)
+
+    assert (ran.code, waiting.sent("POST")) == (4 if locale == "de_DE" else 2, [])
+    assert shown in ran.err
+
+
+@pytest.mark.parametrize(
     ("typed", "currency", "locale", "code"),
     [
         ("1.234,50", "EUR", "en_US", "AMOUNT_UNREADABLE"),
