@@ -22,13 +22,14 @@ from tests.workflows.running import Run, Runs, failures, hosting
 HISTORIES = Path(__file__).parent / "histories"
 
 
-async def environment() -> WorkflowEnvironment:
-    """A time-skipping server with our search attributes."""
+async def environment(*dynamic: str) -> WorkflowEnvironment:
+    """A time-skipping server with our search attributes, and with more of its dynamic configuration: ``name=value``."""
+    settings = ("frontend.WorkflowTimeSkippingEnabled=true", *dynamic)
     return await WorkflowEnvironment.start_time_skipping_v2(
         dev_server_existing_path=str(temporal.executable()),
         dev_server_log_level="error",
         identity="recorder",
-        dev_server_extra_args=[*temporal.server_arguments(), "--dynamic-config-value", "frontend.WorkflowTimeSkippingEnabled=true"],
+        dev_server_extra_args=[*temporal.server_arguments(), *(part for given in settings for part in ("--dynamic-config-value", given))],
     )
 
 

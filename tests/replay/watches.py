@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowHandle
 
 from tests.replay.record import environment, written
 from tests.workflows.running import failures
-from tests.workflows.watched import Processor, hint, hosting, looked
+from tests.workflows.watched import LONG_SOON, Processor, crowded, hint, hosting, looked
 
 HISTORIES = Path(__file__).parent / "watches"
 PAYMENT = "pay_06f2wq1s8h9k3m5n7p9r2t4v6x"
@@ -33,20 +33,29 @@ async def hinted_during_a_look(client: Client, processor: Processor) -> Workflow
     return handle
 
 
+async def carried_on(client: Client, processor: Processor) -> WorkflowHandle[Any, Any]:
+    """So many hints that the history is long enough: the run that saw them, which goes on as a new one."""
+    handle = await hint(client, PAYMENT)
+    await looked(processor, 1)
+    await crowded(client, PAYMENT)
+    processor.gate.set()
+    return client.get_workflow_handle(handle.id, run_id=handle.first_execution_run_id)
+
+
 async def tried_again(client: Client, processor: Processor) -> WorkflowHandle[Any, Any]:
     processor.fails = 2
     return await one_look(client, processor)
 
 
 PATHS: dict[str, Callable[[Client, Processor], Awaitable[WorkflowHandle[Any, Any]]]] = {
-    path.__name__: path for path in (one_look, hinted_during_a_look, tried_again)
+    path.__name__: path for path in (one_look, hinted_during_a_look, carried_on, tried_again)
 }
 
 
 async def record(names: list[str]) -> None:
     """Drive the paths one after the other and write what happened."""
     HISTORIES.mkdir(exist_ok=True)
-    async with await environment() as env:
+    async with await environment(LONG_SOON) as env:
         for name in names:
             processor = Processor()
             async with hosting(env.client, processor):

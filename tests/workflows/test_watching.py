@@ -6,8 +6,9 @@ import pytest
 from temporalio.client import Client
 from temporalio.worker import Replayer
 
+from tests.replay.record import environment
 from tests.workflows.running import count, failures
-from tests.workflows.watched import Processor, a_payment, ended, hint, hosting, looked
+from tests.workflows.watched import LONG_SOON, Processor, a_payment, crowded, ended, hint, hosting, looked
 from workflows.watching import PaymentWatchWorkflow
 
 
@@ -90,6 +91,28 @@ async def test_whatever_is_sent_is_a_hint_and_nothing_more(client: Client, name:
 
     assert len(processor.looks) == 2
     assert failures(await handle.fetch_history()) == []
+
+
+@pytest.mark.parametrize("cached", [100, 0])
+async def test_a_long_history_goes_on_as_a_new_run_and_no_hint_is_lost(cached: int) -> None:
+    async with await environment(LONG_SOON) as env:
+        processor, payment = Processor(), a_payment()
+        async with hosting(env.client, processor, cached=cached):
+            handle = await hint(env.client, payment)
+            await looked(processor, 1)
+            await crowded(env.client, payment)
+            processor.gate.set()
+            found = await ended(handle)
+
+        assert processor.looks == [payment] * 2, "the hints that came during the first look are answered by one of the second run"
+        assert found == {"payment": payment, "imported": 2, "moved": 0, "discrepancies": 0}
+        first = await env.client.get_workflow_handle(handle.id, run_id=handle.first_execution_run_id).fetch_history()
+        second = await handle.fetch_history()
+        assert (count(first, "WORKFLOW_EXECUTION_CONTINUED_AS_NEW"), count(second, "WORKFLOW_EXECUTION_COMPLETED")) == (1, 1)
+        assert len(second.events) < 20, "what was over is not carried along"
+        assert failures(first) == failures(second) == []
+        for history in (first, second):
+            await Replayer(workflows=[PaymentWatchWorkflow]).replay_workflow(history)
 
 
 async def test_its_history_replays(client: Client) -> None:

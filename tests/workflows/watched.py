@@ -17,6 +17,9 @@ from tests.workflows.running import eventually
 from workflows.watching import PaymentWatchWorkflow
 
 QUEUE = "watches"
+LONG_SOON = "limit.historyCount.suggestContinueAsNew=20"
+"""Of a server: a history of so many events is long enough."""
+A_CROWD = 30
 _numbers = itertools.count(1)
 
 
@@ -63,6 +66,12 @@ async def ended(handle: WorkflowHandle[Any, Any], within_s: float = 30) -> Any:
     """What the watch came to. Raises ``TimeoutError`` for one that never ends."""
     async with asyncio.timeout(within_s):
         return await handle.result()
+
+
+async def crowded(client: Client, payment: str) -> None:
+    """More hints than a history should hold."""
+    for _ in range(A_CROWD):
+        await hint(client, payment)
 
 
 def a_payment() -> str:
