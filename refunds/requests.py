@@ -2,12 +2,13 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from refunds.allocation import Units
 from refunds.errors import Code, RefundError
 from refunds.money import Money, currency, requested
 from refunds.orders import CleanText, ExternalId, Instant, ShortText, Strict
+from refunds.people import readable_name
 from refunds.reasons import Reason
 from refunds.terms import canonical_hash
 
@@ -38,6 +39,8 @@ def _no_direct_charge(value: Any) -> None:
 
 
 AskedAmount = Annotated[int | None, BeforeValidator(_integer_amount)]
+PersonName = Annotated[ShortText, AfterValidator(readable_name)]
+"""Who somebody is, in letters that say so."""
 LongText = Annotated[CleanText, StringConstraints(max_length=MAX_TEXT)]
 
 
@@ -60,7 +63,7 @@ class _Asked(Strict):
 
     customer_id: ExternalId
     customer_authentication: CustomerAuthentication | None = None
-    requested_by: ShortText | None = None
+    requested_by: PersonName | None = None
     channel: Annotated[CleanText, StringConstraints(pattern=r"^[a-z0-9_.-]{1,50}$")] | None = None
     metadata: Annotated[dict[str, Annotated[CleanText, StringConstraints(max_length=500)]], Field(max_length=30)] = {}
     agent_session_id: ExternalId | None = None

@@ -14,6 +14,7 @@ from api.schemas import KeyList, KeyMade, PeopleList, PersonView
 from refunds.errors import Code, RefundError
 from refunds.orders import CleanText, ExternalId, Strict
 from refunds.people import PrincipalKind, Role
+from refunds.requests import PersonName
 from store import principals
 
 router = APIRouter(prefix="/v1", tags=["access"])
@@ -24,7 +25,7 @@ class NewPrincipal(Strict):
 
     kind: PrincipalKind
     handle: Annotated[CleanText, StringConstraints(pattern=r"^[A-Za-z0-9@._+-]{1,200}$")]
-    name: Annotated[CleanText, StringConstraints(max_length=200, strip_whitespace=True, pattern=r"\S")]
+    name: PersonName
 
 
 class NewKey(Strict):

@@ -89,6 +89,9 @@ FIELDS: list[tuple[dict[str, Any], str, str]] = [
     ({"metadata": {"refund_id": "x"}}, "INVALID_FIELD", "metadata.refund_id"),
     ({"metadata": {"k" * 41: "x"}}, "INVALID_FIELD", "metadata." + "k" * 40),
     ({"requested_by": ""}, "INVALID_FIELD", "requested_by"),
+    ({"requested_by": "s\u0430m"}, "INVALID_FIELD", "requested_by"),
+    ({"requested_by": "sam\u200b"}, "INVALID_FIELD", "requested_by"),
+    ({"requested_by": "\u202emas"}, "INVALID_FIELD", "requested_by"),
     ({"channel": "E-Mail"}, "INVALID_FIELD", "channel"),
     ({"amount_cents": 3000}, "UNKNOWN_FIELD", "amount_cents"),
 ]
