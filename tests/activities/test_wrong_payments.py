@@ -116,7 +116,8 @@ def test_each_of_these_answers_tells_what_to_do_and_says_where() -> None:
 )
 async def test_what_only_shows_when_it_is_sent_ends_by_the_same_codes(shop: Shop, then: str, code: Code) -> None:
     """How long a payment can be refunded hangs on the way it was paid, which is the processor's to say: its refusal is definite, and named."""
-    intent = await shop.paid(**({"refund_window_days": 90, "created": 1_600_000_000} if then == "too old" else {}))
+    aged: dict[str, Any] = {"refund_window_days": 90, "created": 1_600_000_000} if then == "too old" else {}
+    intent = await shop.paid(**aged)
     refund_id = await shop.approved(intent, 3_000)
     if then == "refunded":
         await shop.fault("refund.create", {"kind": "status", "status": 400, "body": said("charge_already_refunded")}, intent=intent)
