@@ -183,6 +183,44 @@ async def parked_reminded_and_settled_by_signal(runs: Runs) -> Run:
 
 
 @path
+async def with_legs(runs: Runs) -> Run:
+    return await runs.start(Plan(legs=["done"]))
+
+
+@path
+async def with_legs_tried_again(runs: Runs) -> Run:
+    run = await runs.start(Plan(legs=["later", "later", "done"]))
+    await run.entry("leg_later")
+    await run.pass_time(timedelta(seconds=62))
+    await run.entry("leg_later", 2)
+    await run.heard(run.row.version)
+    await run.handle.signal("resume")
+    return run
+
+
+@path
+async def with_legs_while_pending(runs: Runs) -> Run:
+    run = await _at(runs, "pending", Plan(answers=["pending"], polls=["pending", "succeeded"], legs=["later", "done"]))
+    await run.entry("leg_later")
+    await run.pass_time(timedelta(seconds=62))
+    await run.entry("leg_done")
+    await run.pass_time(timedelta(hours=13))
+    return run
+
+
+@path
+async def with_a_parked_leg_that_is_settled(runs: Runs) -> Run:
+    run = await runs.start(Plan(legs=["parked", "parked"]))
+    await run.entry("leg_parked")
+    await run.pass_time(DAY + timedelta(seconds=2))
+    await run.entry("leg_parked", 2)
+    await run.heard(run.row.version)
+    await run.ask("settle", Message(FORGED))
+    await run.ask("settle", message(runs.store.settle(run.row, "leg")))
+    return run
+
+
+@path
 async def refused_messages(runs: Runs) -> Run:
     run = await _at(runs, "awaiting_review", Plan(people=1))
     await run.handle.signal("approve", Message(FORGED))

@@ -34,7 +34,7 @@ PROCESSOR = {
 
 @dataclass
 class Plan:
-    """What a refund will meet. ``answers`` are the processor's, one for each submit; ``polls`` one for each time it is asked again."""
+    """What a refund will meet. ``answers`` are the processor's, one for each submit; ``polls`` one for each time it is asked again; with ``legs`` it has some."""
 
     text: bool = False
     unreadable: bool = False  # whoever reads the text fails every time
@@ -46,6 +46,7 @@ class Plan:
     amount: int = 3000
     answers: list[str] = field(default_factory=lambda: ["succeeded"])
     polls: list[str] = field(default_factory=list)
+    legs: list[str] = field(default_factory=list)  # what each step comes to that sends its legs: done, later or parked
     gate: asyncio.Event | None = None  # a submit waits for it before it answers
     detail: str = ""
 
@@ -72,6 +73,7 @@ class Row:
     review_by: datetime | None = None
     reminded: bool = False
     stopped: bool = False
+    legs_at: datetime | None = None
     code: str = ""
     ledger: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
@@ -170,7 +172,7 @@ class MemoryStore:
     @property
     def payment_steps(self) -> list[Callable[..., Any]]:
         """The steps of the payments role."""
-        return [self.submit, self.reconcile, self.settle_step, self.read_payment]
+        return [self.submit, self.reconcile, self.settle_step, self.read_payment, self.send_legs]
 
     def _row(self, step: StepInput, name: str) -> Row:
         row = self.rows[step.refund]
@@ -272,12 +274,22 @@ class MemoryStore:
         row.wake_at = row.now() + timedelta(hours=12)
         return self.situation(row)
 
+    @activity.defn(name=Step.LEGS)
+    async def send_legs(self, step: StepInput) -> Situation:
+        row = self._row(step, Step.LEGS)
+        if row.legs_at is not None and row.plan.legs:
+            self._leg(row, row.plan.legs.pop(0))
+        return self.situation(row)
+
     @activity.defn(name=Step.SETTLE)
     async def settle_step(self, step: StepInput) -> Situation:
         row = self._row(step, Step.SETTLE)
         outcome = self._backed(row, "settle", step.message)
         if outcome is None:
             return self._refused(row, "settle", Code.MESSAGE_UNBACKED, step.message, enter=step.detail != UNRECORDED)
+        if outcome == "leg" and row.legs_at is not None:
+            self._leg(row, "done")
+            return self.situation(row)
         if row.status is not Status.PARKED:
             return self.situation(row, refused=Code.NOT_PARKED)
         not_there = self.situation(row, refused=Code.SETTLEMENT_NOT_FOUND)  # as it stands now: it may be old news when the gate opens
@@ -298,7 +310,13 @@ class MemoryStore:
                 "pending": row.now() + timedelta(seconds=30),
             }.get(answer)
             row.queue = "settle" if answer == "park" else ""
+            if row.plan.legs and row.legs_at is None and row.status in (Status.PENDING, Status.SUCCEEDED) and not row.entries("leg_done"):
+                row.legs_at = row.now()
         return self.situation(row)
+
+    def _leg(self, row: Row, comes_to: str) -> None:
+        row.legs_at = {"later": row.now() + timedelta(minutes=1), "parked": row.now() + DAY}.get(comes_to)
+        row.note(f"leg_{comes_to}")
 
     def _advance(self, row: Row) -> None:
         if row.plan.consent and not row.consented:
@@ -362,6 +380,7 @@ class MemoryStore:
             code=row.code,
             refused=refused,
             refused_detail=refused_detail,
+            legs_at=row.legs_at,
         )
 
 
