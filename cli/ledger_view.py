@@ -39,8 +39,6 @@ _SENTENCES = {
     "attempt_ended": "an attempt ended: {outcome}",
     "receipt": "the processor answered: {processor_refund}, {money}, {state}",
     "adopted": "found at the processor by our id: {processor_refund}, {money}, {state}",
-    "settlement_figures": "what {processor_refund} took from the balance was read: {settlement_amount} {settlement_currency} for"
-    " {presentment_amount} {presentment_currency}, in their smallest units",
     "compensated": "{money} of {processor_refund} did not arrive and counts as not refunded",
     "parked_for_another_reason": "it is parked for another reason now: {code}",
     "dispute_noticed": "the payment is disputed: {dispute}",

@@ -10,7 +10,7 @@ from sqlalchemy import Select, and_, bindparam, exists, literal, or_, select
 from sqlalchemy.dialects.postgresql import insert
 
 from refunds.processor import RefundState, Settlement
-from store.changes import enter, lock_refund
+from store.changes import enter
 from store.db import Database
 from store.sql import Query
 from store.tables import operations, payments, processor_refunds, settlements
@@ -71,6 +71,7 @@ class Settlements:
     async def keep(self, found: Settlement) -> bool:
         """Keep the figures of a refund and enter both amounts and the rate in the ledger; true when that changed anything.
 
+        The entry is one of its own, whoever made the refund: nothing about a refund of ours changes by it, so its row and its version stay as they are.
         Figures of a refund that is recorded with another amount or currency are not kept: which of the two is wrong, the reconciliation says.
         """
         async with self.database.begin() as connection:
@@ -90,8 +91,7 @@ class Settlements:
             row = (await connection.execute(query)).mappings().one_or_none()
             if row is None or (row["amount"], row["currency"]) != (found.presentment_amount, found.presentment_currency):
                 return False
-            change = None if row["refund_id"] is None else await lock_refund(connection, row["refund_id"], self.database.clock.now)
-            at = self.database.clock.now() if change is None else change.at
+            at = self.database.clock.now()
             figures = {name: getattr(found, name) for name in _FIGURES}
             new = insert(settlements).values(
                 processor_refund_id=found.processor_refund,
@@ -106,15 +106,17 @@ class Settlements:
             kept = await connection.execute(new.on_conflict_do_update(index_elements=["processor_refund_id"], set_=fresher, where=differs))
             if kept.rowcount == 0:
                 return False
-            entry = {
-                "processor_refund": found.processor_refund,
-                "presentment_amount": found.presentment_amount,
-                "presentment_currency": found.presentment_currency,
+            await enter(
+                connection,
+                "settlement_figures",
+                at,
+                actor=PROCESSOR,
+                refund=row["refund_id"],
+                operation=row["operation"],
+                payment=row["payment"],
+                processor_refund=found.processor_refund,
+                presentment_amount=found.presentment_amount,
+                presentment_currency=found.presentment_currency,
                 **figures,
-            }
-            if change is None:
-                await enter(connection, "settlement_figures", at, actor=PROCESSOR, payment=row["payment"], **entry)
-            else:
-                change.note("settlement_figures", actor=PROCESSOR, operation=row["operation"], **entry)
-                await change.save(connection)
+            )
             return True

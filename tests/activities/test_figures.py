@@ -56,6 +56,13 @@ async def kept(shop: Shop, intent: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in rows]
 
 
+async def entered(shop: Shop, intent: str) -> list[dict[str, Any]]:
+    return await shop.query(
+        "SELECT actor, data FROM ledger WHERE type = 'settlement_figures' AND data->>'payment' = :p ORDER BY id",
+        p=await payment_of(shop, intent),
+    )
+
+
 async def receipts(shop: Shop, intent: str) -> list[str]:
     rows = await shop.query(
         "SELECT r.id FROM processor_refunds r JOIN payments y ON y.id = payment_id WHERE processor_payment = :p ORDER BY r.id", p=intent
@@ -79,13 +86,15 @@ async def test_field_36_presentment_settlement_and_rate_are_kept_apart_and_enter
     await observed(shop, intent)
 
     assert await kept(shop, intent) == [(6_000, "USD", 8_391, "CAD", "1.3985", 0, 0)]
-    [entry] = await shop.query("SELECT actor, data FROM ledger WHERE refund_id = :r AND type = 'settlement_figures'", r=refund)
+    [entry] = await entered(shop, intent)
     [operation] = await shop.query("SELECT id FROM operations WHERE refund_id = :r", r=refund)
     [receipt] = await receipts(shop, intent)
     assert (entry["actor"], entry["data"]) == (
         "processor",
         {
+            "refund": refund,
             "operation": operation["id"],
+            "payment": await payment_of(shop, intent),
             "processor_refund": receipt,
             "presentment_amount": 6_000,
             "presentment_currency": "USD",
@@ -106,20 +115,19 @@ async def test_field_36_a_refund_made_without_us_takes_the_same_path(shop: Shop)
     await observed(shop, intent)
 
     assert await kept(shop, intent) == [(2_600, "USD", 3_636, "CAD", "1.3985", 0, 0)]
-    entered = await shop.query(
-        "SELECT data FROM ledger WHERE type = 'settlement_figures' AND data->>'payment' = :p", p=await payment_of(shop, intent)
-    )
-    assert [(row["data"]["presentment_amount"], row["data"]["settlement_amount"]) for row in entered] == [(2_600, 3_636)]
+    assert [(row["data"]["presentment_amount"], row["data"]["settlement_amount"]) for row in await entered(shop, intent)] == [
+        (2_600, 3_636)
+    ]
 
 
 async def test_looking_again_asks_and_enters_nothing_more(shop: Shop) -> None:
-    intent, refund = await refunded(shop)
+    intent, _ = await refunded(shop)
     processor = Counting(shop)
     for _ in range(3):
         await observed(shop, intent, processor)
 
     assert len(processor.asked) == 1
-    assert (await shop.entries(refund)).count("settlement_figures") == 1
+    assert len(await entered(shop, intent)) == 1
 
 
 async def test_an_ordinary_refund_costs_no_call_once_its_currency_is_known(shop: Shop) -> None:
@@ -139,7 +147,7 @@ async def test_an_ordinary_refund_costs_no_call_once_its_currency_is_known(shop:
 
 
 async def test_what_failed_later_has_come_back(shop: Shop) -> None:
-    intent, refund = await refunded(shop)
+    intent, _ = await refunded(shop)
     await observed(shop, intent)
     [receipt] = await receipts(shop, intent)
     await shop.control("POST", f"/refunds/{receipt}", {"status": "failed"})
@@ -148,7 +156,7 @@ async def test_what_failed_later_has_come_back(shop: Shop) -> None:
     await observed(shop, intent)
 
     assert await kept(shop, intent) == [(6_000, "USD", 8_391, "CAD", "1.3985", 0, 8_391)]
-    assert (await shop.entries(refund)).count("settlement_figures") == 2
+    assert len(await entered(shop, intent)) == 2
 
 
 async def test_figures_that_cannot_be_read_keep_nothing_from_going_on(shop: Shop) -> None:
