@@ -218,12 +218,14 @@ class Forgetting:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _resume(self) -> float:
-        until = time.monotonic() + WITHIN_S
+        """Returns when the call was begun that resumed: from its commit on, which is before its answer, calls may leave."""
+        until, began = time.monotonic() + WITHIN_S, time.time()
         while (answer := await self._lift()).status_code != 200:
             if time.monotonic() > until:
                 raise TimeoutError(f"resuming was answered {answer.status_code}: {answer.text[:300]}")
             await asyncio.sleep(LOOK_EVERY_S)
-        return time.time()
+            began = time.time()
+        return began
 
     async def _lift(self) -> Any:
         return await self._people.call("olga", "PUT", "/v1/controls", LIFT | {"reason": "compared after the restore"})

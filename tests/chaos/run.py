@@ -144,7 +144,7 @@ async def _check(stand: Stand, people: People, bounds: Bounds, result: Result, s
 
 async def _restore(stand: Stand, people: People, bounds: Bounds, result: Result, say: Callable[[str], None]) -> None:
     """Last, because it takes the record back: what was true of everything else before must be true of it again."""
-    plan = result.plan
+    plan, known = result.plan, list(result.book.payments)[-REMEMBERED:]
     forgetting = Forgetting(stand, people, result.book, say, run=f"c{plan.seed}", seed=plan.seed)
     try:
         result.restored = await forgetting.carry_out()
@@ -154,8 +154,9 @@ async def _restore(stand: Stand, people: People, bounds: Bounds, result: Result,
     result.standing = await settle(stand, people, result.book, result.settled, say, within_s=bounds.settle_within_s)
     await forgetting.count()
     result.violations += result.restored.violations
-    known = [*list(result.book.payments)[:REMEMBERED], *forgetting.payments]
-    wrong, late = await Gathering(stand, people, result.book).judge_until(known, say, within_s=bounds.agree_within_s)
+    wrong, late = await Gathering(stand, people, result.book).judge_until(
+        [*known, *forgetting.payments], say, within_s=bounds.agree_within_s
+    )
     result.violations += [each for each in wrong + late if each not in result.violations]
     explained = KEY_HALTS | FORGETFUL
     for each in [
