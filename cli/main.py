@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from cli.commands import access, acting, controls, orders, policy, rates, reading, reconciling, stack
+from cli.commands import access, acting, controls, groups, orders, policy, rates, reading, reconciling, stack
 from cli.output import Output
 from cli.problems import Problem, misuse
 from refunds.errors import RefundError
@@ -39,6 +39,7 @@ for _command in (controls.stop, controls.resume, controls.controls):
 for _command in (reconciling.reconcile, reconciling.reconciliations, reconciling.restored):
     app.command()(_command)
 app.add_typer(reconciling.discrepancies, name="discrepancies")
+app.add_typer(groups.groups, name="groups")
 app.add_typer(orders.orders, name="orders")
 app.add_typer(access.people, name="people")
 app.add_typer(access.keys, name="keys")

@@ -78,6 +78,7 @@ def show(out: Output, refund: Refund) -> None:
             ("detail", refund.get("detail")),
             ("amount", amount_of(refund)),
             ("order", refund.get("order_id")),
+            ("group", refund.get("group_id")),
             ("customer", refund.get("customer_id")),
             ("requested by", asked.get("requested_by")),
             ("through", (asked.get("requester") or {}).get("name")),

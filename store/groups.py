@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, null, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -221,10 +221,11 @@ async def _store(
         full=request.full,
         details={name: body[name] for name in kept if body.get(name)},
         allocation=allocation.plain(),
-        breakdown=lines.recorded(breakdown).get(lines.BREAKDOWN),
+        breakdown=lines.recorded(breakdown).get(lines.BREAKDOWN) or null(),
         created_at=now,
     )
-    if not (await connection.execute(made.on_conflict_do_nothing(index_elements=["integration", "idempotency_key"]))).rowcount:
+    made = made.on_conflict_do_nothing(index_elements=["integration", "idempotency_key"]).returning(refund_groups.c.id)
+    if (await connection.execute(made)).scalar_one_or_none() is None:
         return False
     await enter(
         connection,

@@ -48,7 +48,8 @@ def show_order(order: Annotated[str, typer.Argument(metavar="ORDER")], as_json: 
         out.json(answer)
         return
     out.fields([(name, answer.get(name)) for name in ("order_id", "id", "version", "updated_at")])
-    out.table(("payment", "currency"), [(p["payment_id"], p["currency"]) for p in answer["payments"]])
+    rows = [(p["payment_id"], p["currency"], (p.get("tender") or p.get("processor") or "").replace("_", " ")) for p in answer["payments"]]
+    out.table(("payment", "currency", "goes back by"), rows)
 
 
 def _read_json(file: Path) -> Any:

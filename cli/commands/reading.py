@@ -16,6 +16,7 @@ def list_refunds(
     queue: Annotated[str | None, typer.Option("--queue", help="Only those in this queue, such as team, managers or settle.")] = None,
     order: Annotated[str | None, typer.Option("--order", help="Only those of this order.")] = None,
     customer: Annotated[str | None, typer.Option("--customer", help="Only those of this customer.")] = None,
+    group: Annotated[str | None, typer.Option("--group", help="Only the parts of this group.")] = None,
     agent: Annotated[str | None, typer.Option("--agent", help="Only those that this agent asked for.")] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only those asked for after this RFC 3339 time.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = PAGE,
@@ -29,6 +30,7 @@ def list_refunds(
         "order_id": order,
         "customer_id": customer,
         "agent_id": agent,
+        "group_id": group,
         "created_after": instant(since, "--since"),
     }
     found, more = [], None

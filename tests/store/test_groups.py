@@ -37,6 +37,12 @@ def wish(**fields: Any) -> GroupRequest:
     return GroupRequest.model_validate(body | fields)
 
 
+async def read_again(world: World, name: str, captured: int, **reading: Any) -> None:
+    """A later reading of a payment."""
+    world.clock.advance(seconds=1)
+    await world.read(name, captured, **reading)
+
+
 async def asked(world: World, request: GroupRequest, key: str = "key", readings: dict[str, PaymentState] | None = None) -> AcceptedGroup:
     async with world.api.begin() as connection:
         return await groups.accept(
@@ -158,7 +164,7 @@ async def test_earlier_refunds_and_those_made_without_us_are_not_given_again(wor
     first, second = await ordered(world, 4_000, 2_000)
     await world.quoted(payment_id=first, amount=1_000)
     made_elsewhere = ProcessorRefund("re_1", second, 1_500, "USD", RefundState.SUCCEEDED, "succeeded")
-    await world.read(second, 2_000, refunds=(made_elsewhere,))
+    await read_again(world, second, 2_000, refunds=(made_elsewhere,))
     group = await asked(world, wish(amount=3_500))
     assert shares(world, group) == {first: 3_000, second: 500}
 
@@ -180,14 +186,14 @@ async def test_field_32_33_28_a_payment_that_cannot_give_is_left_out_with_its_re
     world: World, reading: dict[str, Any], why: LeftOut
 ) -> None:
     first, second = await ordered(world, 4_000, 2_000)
-    await world.read(first, 4_000 if "capturable" not in reading else 0, **reading)
+    await read_again(world, first, 4_000 if "capturable" not in reading else 0, **reading)
     group = await asked(world, wish(amount=1_500))
     assert (shares(world, group), left_out(world, group)) == ({second: 1_500}, {first: why})
 
 
 async def test_what_is_only_authorised_is_released_where_the_whole_of_it_fits(world: World) -> None:
     first, second = await ordered(world, 4_000, 2_000)
-    await world.read(second, 0, status=PaymentStatus.AUTHORISED, capturable=2_000)
+    await read_again(world, second, 0, status=PaymentStatus.AUTHORISED, capturable=2_000)
     group, found = await quoted(world, wish(amount=3_000))
     assert shares(world, group) == {first: 1_000, second: 2_000}
     rows = world.rows("SELECT terms->>'operation' AS operation FROM revisions ORDER BY amount")

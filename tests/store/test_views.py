@@ -82,11 +82,11 @@ async def test_another_integration_sees_nothing(world: World) -> None:
     refund, _ = await world.quoted(amount=2_000)
 
     async with world.api.begin() as connection:
-        seen = await views.refund(connection, refund, integration=world.desk.integration)
+        seen = await views.refund(connection, refund, integration=world.desk.integration, now=world.clock.now())
         assert seen.row["id"] == refund
         for integration in ("somebody-else", ""):
             with pytest.raises(RefundError) as unseen:
-                await views.refund(connection, refund, integration=integration)
+                await views.refund(connection, refund, integration=integration, now=world.clock.now())
             assert unseen.value.code is Code.REFUND_NOT_FOUND
     assert await listed(world, integration="somebody-else") == []
 
@@ -97,7 +97,7 @@ async def test_field_15_everybody_shows_one_figure_for_what_is_left(world: World
     second, _ = await world.quoted(amount=3_000)
 
     async with world.api.begin() as connection:
-        figures = [(await views.refund(connection, refund, integration=None)).figures for refund in (first, second)]
+        figures = [(await views.refund(connection, refund, integration=None, now=world.clock.now())).figures for refund in (first, second)]
 
     # Each without itself: what it could be changed to.
     assert [f.remaining for f in figures if f is not None] == [7_000, 4_000]
