@@ -14,6 +14,7 @@ PYTEST_ARGS ?=
 REFUNDS ?=
 FAULTS ?=
 SEED ?=
+MINUTES ?=
 
 # A person's own settings for Python must not reach into the environment made here.
 unexport PYTHONPATH PYTHONHOME PIP_TARGET PIP_PREFIX PIP_ROOT PIP_QUIET PIP_VERBOSE PIP_REQUIRE_VIRTUALENV VIRTUAL_ENV
@@ -25,7 +26,7 @@ export PIP_USER := 0
 help: ## show this list
 	@echo "Durable refunds. Targets:"
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
-	@echo "Variables: EXIT=1 (demo), PYTEST_ARGS='-k name' (test), REFUNDS, FAULTS, SEED (chaos), PYTHON=/path/to/python3.11 (any)"
+	@echo "Variables: EXIT=1 (demo), PYTEST_ARGS='-k name' (test), REFUNDS, FAULTS, SEED, MINUTES (chaos), PYTHON=/path/to/python3.11 (any)"
 
 demo: $(STAMP) ## start everything, send sample refunds, show what becomes of them; EXIT=1 ends by itself
 	@EXIT="$(EXIT)" $(BIN)/refunds demo
@@ -40,7 +41,7 @@ bench: $(STAMP) ## measure speed; figures also go to .local/bench.json
 	@$(BIN)/python -m tests.bench
 
 chaos: $(STAMP) ## hurt the running stack at random, then hold its record against the truth; REFUNDS=10000 SEED=1
-	@$(BIN)/python -m tests.chaos $(if $(REFUNDS),--refunds $(REFUNDS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.chaos $(if $(REFUNDS),--refunds $(REFUNDS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
 
 lint: $(STAMP) ## style, types, and which package may import which
 	@$(BIN)/ruff check .

@@ -202,11 +202,11 @@ class Faults:
     async def measure(self, times: int) -> None:
         """The same so many times when nothing else goes wrong: each time with two workers, and with one alone."""
         for number in range(times):
-            await self.kill_in_mid_call(Fault(CALM_ERRANDS + number, 0, "kill_in_mid_call"), ms=400, both=False, calm=True)
+            await self._one(_in_calm(number, both=False))
         async with self.stand.down(WORKERS[1]):
             self.workers = WORKERS[:1]
             for number in range(times, 2 * times):
-                await self.kill_in_mid_call(Fault(CALM_ERRANDS + number, 0, "kill_in_mid_call"), ms=400, both=True, calm=True)
+                await self._one(_in_calm(number, both=True))
         self.workers = WORKERS
         await self.stand.ready(*WORKERS)
 
@@ -359,6 +359,10 @@ class Faults:
         if self._temporal is None:
             self._temporal = await Client.connect(self.stand.url("temporal"))
         return self._temporal
+
+
+def _in_calm(number: int, *, both: bool) -> Fault:
+    return Fault(CALM_ERRANDS + number, 0, "kill_in_mid_call", {"ms": 400, "both": both, "calm": True})
 
 
 def _reset_request(namespace: str, workflow: str, run: str, event: int) -> Any:

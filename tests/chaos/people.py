@@ -73,10 +73,10 @@ class People:
         until, pause = time.monotonic() + self._patience_s, 0.1
         while True:
             answer = await self._once(method, self.stand.url("api") + path, headers, content)
-            if answer is not None and answer.status_code not in REPEATABLE:
+            if answer is not None and answer.status_code >= 500 and answer.status_code not in REPEATABLE:
+                self.book.odd.append(("internal_error", f"{method} {path} was answered {answer.status_code}: {answer.text[:300]}"))
+            elif answer is not None and answer.status_code not in REPEATABLE:
                 self.book.answers[f"{method} {answer.status_code}"] += 1
-                if answer.status_code >= 500:
-                    self.book.odd.append(("internal_error", f"{method} {path} was answered {answer.status_code}: {answer.text[:300]}"))
                 return answer
             self.book.repeated["no answer" if answer is None else str(answer.status_code)] += 1
             if time.monotonic() > until:

@@ -73,6 +73,10 @@ async def run(plan: Plan, bounds: Bounds, reporter: Reporter, say: Callable[[str
             await people.hire(plan.clients)
             await _storm(plan, bounds, faults, people, book, result, say)
             await _end(stand, people, faults, bounds, result, say)
+        except (GaveUp, TimeoutError) as error:  # nothing more can be asked; what was found so far is the result
+            seen = [Violation(check, "seen at once", what) for check, what in book.odd]
+            result.violations += [each for each in seen if each not in result.violations]
+            result.violations.append(Violation("did_not_recover", "after the load", str(error)))
         finally:
             await people.close()
         return result
