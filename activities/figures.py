@@ -1,7 +1,7 @@
 """Reading what refunds took from the balance: on demand, after everything that matters, and never a reason for anything else to fail."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from activities.processors.base import Particulars
 from refunds.logs import logger
@@ -13,6 +13,12 @@ log = logger(__name__)
 MOST_AT_ONCE = 100
 """So many refunds a reconciliation reads figures of; the next one goes on with the rest."""
 
+MOST_A_ROUND = 10
+"""So many are read in one of the many rounds a worker makes: the processor's rate limit is for refunds."""
+
+LATELY = timedelta(days=1)
+"""What changed longer ago is left to the reconciliation."""
+
 
 class Figures:
     """Reads and keeps settlement figures. What cannot be read now is read by a later look; nothing waits for it."""
@@ -21,9 +27,10 @@ class Figures:
         self._store = store
         self._processor = processor
 
-    async def of_payment(self, payment_id: str) -> int:
-        """Read the figures of a payment's refunds that are worth a call; returns how many were kept."""
-        return await self._read(await self._store.wanted_of(payment_id))
+    async def lately(self) -> int:
+        """Read figures of refunds that changed lately and are worth a call, at most :data:`MOST_A_ROUND`; returns how many were kept."""
+        since = self._store.database.clock.now() - LATELY
+        return await self._read(await self._store.wanted_since(since, most=MOST_A_ROUND))
 
     async def of_window(self, since: datetime, until: datetime) -> int:
         """Read figures of refunds of a window of time, at most :data:`MOST_AT_ONCE`; returns how many were kept."""

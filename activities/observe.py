@@ -5,7 +5,6 @@ from datetime import timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.figures import Figures
 from activities.heartbeat import heartbeating
 from activities.keys import halting_without_key
 from activities.processors.base import Processor
@@ -22,8 +21,7 @@ READINGS = 3
 class Observer:
     """The observing step of the ``payments`` role; also what a reconciliation does about a payment that differs."""
 
-    def __init__(self, observing: Observing, processor: Processor, clock: Clock, figures: Figures | None = None) -> None:
-        self._figures = figures
+    def __init__(self, observing: Observing, processor: Processor, clock: Clock) -> None:
         self._observing = observing
         self._processor = processor
         self._clock = clock
@@ -46,13 +44,10 @@ class Observer:
 
     @activity.defn(name=Step.OBSERVE)
     async def observe_payment(self, step: StepInput) -> Observed:
-        """Observe the payment named in ``message``; then read what its refunds took from the balance, where that is worth a call."""
+        """Observe the payment named in ``message``."""
         try:
             async with heartbeating():
-                found = await self.observe(step.message)
-                if self._figures is not None:
-                    await self._figures.of_payment(step.message)
-                return found
+                return await self.observe(step.message)
         except NotSent as error:
             delay = None if error.retry_after is None else timedelta(seconds=error.retry_after)
             raise ApplicationError(error.reason, type="NotSent", next_retry_delay=delay) from None

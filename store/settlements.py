@@ -41,7 +41,12 @@ def _wanted() -> Select[Any]:
     )
 
 
-_OF_PAYMENT = Query(_wanted().where(_this.c.payment_id == bindparam("payment"), _elsewhere()).order_by(_this.c.id))
+_LATELY = Query(
+    _wanted()
+    .where(_this.c.updated_at >= bindparam("since"), _elsewhere())
+    .order_by(_this.c.updated_at.desc(), _this.c.id)
+    .limit(bindparam("most"))
+)
 _IN_WINDOW = Query(
     _wanted()
     .where(_this.c.first_seen_at >= bindparam("since"), _this.c.first_seen_at < bindparam("until"))
@@ -57,10 +62,10 @@ class Settlements:
         self.database = database
         self.processor = processor
 
-    async def wanted_of(self, payment_id: str) -> list[str]:
-        """Refunds of a payment whose figures are worth a call: in a currency that is not known to settle in itself."""
+    async def wanted_since(self, since: datetime, *, most: int) -> list[str]:
+        """Refunds that have changed since then and whose figures are worth a call: in a currency that is not known to settle in itself. The latest first."""
         async with self.database.read() as connection:
-            return [row["id"] for row in await _OF_PAYMENT.all(connection, payment=payment_id, processor=self.processor)]
+            return [row["id"] for row in await _LATELY.all(connection, since=since, most=most, processor=self.processor)]
 
     async def wanted_in(self, since: datetime, until: datetime, *, most: int) -> list[str]:
         """Refunds of a window of time without figures, at most so many: those in currencies that settle in another first, then the newest."""

@@ -20,6 +20,7 @@ from refunds.processor import ProcessorError
 from refunds.settings import Settings
 from store.db import SchemaMismatch
 from store.snapshots import WrongAccount
+from worker.balance import read_for_ever
 from worker.inbox import Inbox
 from worker.roles import Parts, WorkerRole, make_workers
 from worker.sweep import Sweep
@@ -64,6 +65,9 @@ async def serve(roles: list[WorkerRole]) -> int:
         if parts.payments is not None:
             working = asyncio.create_task(Inbox(client, parts.payments, settings).run_for_ever())
             stack.push_async_callback(_cancel, working)
+        if parts.figures is not None:
+            reading = asyncio.create_task(read_for_ever(parts.figures, settings))
+            stack.push_async_callback(_cancel, reading)
         if parts.keeper is not None:
             keeping = asyncio.create_task(parts.keeper.run_for_ever())
             stack.push_async_callback(_cancel, keeping)

@@ -71,6 +71,7 @@ class Parts:
     refunds: Database | None = None
     payments: Database | None = None
     keeper: Keeper | None = None
+    figures: Figures | None = None
 
     async def database(self, role: WorkerRole) -> Database:
         """The pool of a role's own login, at the right schema revision."""
@@ -128,14 +129,14 @@ async def _payments(client: Client, parts: Parts) -> tuple[PaymentReader, list[C
     settling = Settling(database, parts.settings, name)
     leg_settling = LegSettling(database, parts.settings, name)
     observing = Observing(database, parts.settings, name)
-    figures = Figures(Settlements(database, processor.name), processor)
-    observer = Observer(observing, processor, parts.clock, figures)
+    observer = Observer(observing, processor, parts.clock)
     reconciling = Reconciling(database, parts.settings, processor.name)
     parts.keeper = Keeper(client, reconciling, parts.settings)
     await parts.keeper.check_database()  # before the first step: nothing is sent from a database that may have forgotten something
     pulling = Pulling(database, processor.name)
     pull = PullOrders(pulling, processor)
-    sweep = ReconcileAll(reconciling, processor, observer, figures)
+    parts.figures = Figures(Settlements(database, processor.name), processor)
+    sweep = ReconcileAll(reconciling, processor, observer, parts.figures)
     reader = PaymentReader(settling, processor, parts.clock, observing, processor)
     activities: list[Callable[..., Any]] = [
         reader.read_payment,

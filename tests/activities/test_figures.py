@@ -40,9 +40,9 @@ async def payment_of(shop: Shop, intent: str) -> str:
     return row["id"]
 
 
-async def observed(shop: Shop, intent: str, processor: Any = None) -> None:
-    observing = Observing(shop.payments.database, shop.settings, "worker-2")
-    observer = Observer(observing, shop.processor, shop.clock, figures(shop, processor))
+async def imported(shop: Shop, intent: str) -> None:
+    """What somebody made at the processor is recorded, as any event leads to."""
+    observer = Observer(Observing(shop.payments.database, shop.settings, "worker-2"), shop.processor, shop.clock)
     await ActivityEnvironment().run(observer.observe_payment, StepInput("", message=await payment_of(shop, intent)))
 
 
@@ -83,7 +83,7 @@ async def test_field_36_presentment_settlement_and_rate_are_kept_apart_and_enter
     intent, refund = await refunded(shop)
     assert await kept(shop, intent) == [], "nothing is asked on the way of a refund"
 
-    await observed(shop, intent)
+    await figures(shop).lately()
 
     assert await kept(shop, intent) == [(6_000, "USD", 8_391, "CAD", "1.3985", 0, 0)]
     [entry] = await entered(shop, intent)
@@ -111,8 +111,9 @@ async def test_field_36_a_refund_made_without_us_takes_the_same_path(shop: Shop)
     intent = await shop.paid()
     await shop.ordered(intent)
     await shop.control("POST", "/refunds", {"payment_intent": intent, "amount": 2_600})
+    await imported(shop, intent)
 
-    await observed(shop, intent)
+    await figures(shop).lately()
 
     assert await kept(shop, intent) == [(2_600, "USD", 3_636, "CAD", "1.3985", 0, 0)]
     assert [(row["data"]["presentment_amount"], row["data"]["settlement_amount"]) for row in await entered(shop, intent)] == [
@@ -124,7 +125,7 @@ async def test_looking_again_asks_and_enters_nothing_more(shop: Shop) -> None:
     intent, _ = await refunded(shop)
     processor = Counting(shop)
     for _ in range(3):
-        await observed(shop, intent, processor)
+        await figures(shop, processor).lately()
 
     assert len(processor.asked) == 1
     assert len(await entered(shop, intent)) == 1
@@ -133,12 +134,12 @@ async def test_looking_again_asks_and_enters_nothing_more(shop: Shop) -> None:
 async def test_an_ordinary_refund_costs_no_call_once_its_currency_is_known(shop: Shop) -> None:
     processor = Counting(shop)
     first, _ = await refunded(shop, currency="eur")
-    await observed(shop, first, processor)
+    await figures(shop, processor).lately()
     assert [found[2:5] for found in await kept(shop, first)] == [(6_000, "EUR", None)]
 
     since = shop.clock.now()
     second, _ = await refunded(shop, currency="eur")
-    await observed(shop, second, processor)
+    await figures(shop, processor).lately()
     assert len(processor.asked) == 1, "euros settle as euros here, which one refund has shown"
 
     assert await figures(shop, processor).of_window(since, shop.clock.now()) == 1
@@ -148,12 +149,13 @@ async def test_an_ordinary_refund_costs_no_call_once_its_currency_is_known(shop:
 
 async def test_what_failed_later_has_come_back(shop: Shop) -> None:
     intent, _ = await refunded(shop)
-    await observed(shop, intent)
+    await figures(shop).lately()
     [receipt] = await receipts(shop, intent)
     await shop.control("POST", f"/refunds/{receipt}", {"status": "failed"})
+    await imported(shop, intent)
 
-    await observed(shop, intent)
-    await observed(shop, intent)
+    await figures(shop).lately()
+    await figures(shop).lately()
 
     assert await kept(shop, intent) == [(6_000, "USD", 8_391, "CAD", "1.3985", 0, 8_391)]
     assert len(await entered(shop, intent)) == 2
@@ -164,11 +166,11 @@ async def test_figures_that_cannot_be_read_keep_nothing_from_going_on(shop: Shop
     processor = Counting(shop)
     processor.away = True
 
-    await observed(shop, intent, processor)
+    await figures(shop, processor).lately()
     assert (await kept(shop, intent), await shop.ended(refund)) == ([], ("succeeded", None))
 
     processor.away = False
-    await observed(shop, intent, processor)
+    await figures(shop, processor).lately()
     assert len(await kept(shop, intent)) == 1
 
 
@@ -177,5 +179,5 @@ async def test_figures_of_another_amount_than_recorded_are_not_kept(shop: Shop) 
     [receipt] = await receipts(shop, intent)
     await shop.query_nothing("UPDATE processor_refunds SET amount = 6001 WHERE id = :r", r=receipt)
 
-    assert await figures(shop).of_payment(await payment_of(shop, intent)) == 0
+    assert await figures(shop).lately() == 0
     assert await kept(shop, intent) == []
