@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from api.problems import InvalidBody, clean, invalid
+from api.problems import InvalidBody, clean, invalid, place_of
 from refunds.errors import Code, RefundError
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_JSON = "application/json"
 _DRAINED = 16
 """An oversized body is read on (and thrown away) up to this many times the cap, so that its sender reads the answer and not a broken connection."""
 
@@ -21,8 +22,11 @@ _BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
 async def read_body(request: Request, cap: int) -> bytes:
-    """The body, of at most ``cap`` bytes whatever its headers say. Raises ``BODY_TOO_LARGE`` or, for another media type, ``MALFORMED_JSON``."""
-    media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    """The body, of at most ``cap`` bytes whatever its headers say. Raises ``BODY_TOO_LARGE``, or ``UNSUPPORTED_MEDIA_TYPE`` for a header that says it is no JSON.
+
+    Without the header it is taken for JSON: it can be nothing else here, and RFC 9110 (section 8.3) leaves that to the recipient.
+    """
+    is_json = _says_json(request.headers.get("content-type", _JSON))
     too_large = _declared(request) > cap
     chunks: list[bytes] = []
     size = 0
@@ -35,9 +39,15 @@ async def read_body(request: Request, cap: int) -> bytes:
             chunks.append(chunk)
     if too_large:
         raise RefundError(Code.BODY_TOO_LARGE, f"The body is larger than {cap} bytes.", largest_bytes=cap)
-    if media_type != "application/json":
-        raise RefundError(Code.MALFORMED_JSON, "Send the body as Content-Type: application/json.")
+    if not is_json:
+        raise RefundError(Code.UNSUPPORTED_MEDIA_TYPE, field="Content-Type")
     return b"".join(chunks)
+
+
+def _says_json(content_type: str) -> bool:
+    media_type, *parameters = (part.strip().lower() for part in content_type.split(";"))
+    charsets = [value.strip('"') for name, _, value in (one.partition("=") for one in parameters) if name.strip() == "charset"]
+    return media_type == _JSON and all(charset in ("utf-8", "utf8", "us-ascii") for charset in charsets)
 
 
 def _declared(request: Request) -> int:
@@ -103,7 +113,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen: set[str] = set()
     for name, _ in pairs:
         if name in seen:
-            raise _bad(clean(name), "This field is there twice; which one is meant cannot be told.")
+            raise _bad(place_of([name]), "This field is there twice; which one is meant cannot be told.")
         seen.add(name)
     raise AssertionError("fewer names than pairs means one is repeated")
 
@@ -113,19 +123,19 @@ def _no_constant(name: str) -> None:
 
 
 def _check_text(plain: dict[str, Any]) -> None:
-    waiting: list[tuple[str, Any]] = [("", plain)]
+    waiting: list[tuple[tuple[str | int, ...], Any]] = [((), plain)]
     while waiting:
         place, value = waiting.pop()
         if isinstance(value, str):
             if _BAD_TEXT.search(value):
-                raise _bad(place, "Text must not contain NUL or half a surrogate pair.")
+                raise _bad(place_of(place), "Text must not contain NUL or half a surrogate pair.")
         elif isinstance(value, dict):
             for name, item in value.items():
                 if _BAD_TEXT.search(name):
-                    raise _bad(place, "A name must not contain NUL or half a surrogate pair.")
-                waiting.append((f"{place}.{name}" if place else name, item))
+                    raise _bad(place_of(place), "A name must not contain NUL or half a surrogate pair.")
+                waiting.append(((*place, name), item))
         elif isinstance(value, list):
-            waiting += [(f"{place}.{index}", item) for index, item in enumerate(value)]
+            waiting += [((*place, index), item) for index, item in enumerate(value)]
 
 
 def _bad(field: str, detail: str) -> InvalidBody:

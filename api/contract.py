@@ -41,7 +41,7 @@ class Problem(BaseModel):
 
 _EVERY_KEY = (Code.UNAUTHENTICATED, Code.FORBIDDEN)
 _EVERY_CALL = (Code.RATE_LIMITED, Code.STORE_UNAVAILABLE, Code.INTERNAL)
-_EVERY_BODY = (Code.MALFORMED_JSON, Code.BODY_TOO_LARGE, Code.INVALID_FIELD, Code.UNKNOWN_FIELD)
+_EVERY_BODY = (Code.MALFORMED_JSON, Code.UNSUPPORTED_MEDIA_TYPE, Code.BODY_TOO_LARGE, Code.INVALID_FIELD, Code.UNKNOWN_FIELD)
 
 
 def errors(*codes: Code, body: bool = False, key: bool = True) -> dict[int | str, dict[str, Any]]:

@@ -15,6 +15,7 @@ from starlette.routing import Match
 
 from refunds.errors import CATALOGUE, Code, RefundError
 from refunds.logs import logger
+from refunds.naming import shown_name
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
@@ -23,6 +24,7 @@ RETRY_AFTER_S = 1
 _RESERVED = frozenset({"type", "title", "status", "detail", "code", "retryable", "field", "errors", "remedy", "request_id"})
 _UNKNOWN_FIELD_TYPES = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 _OF_THE_DOMAIN = {code.value: code for code in Code}
+_MOST_PROBLEMS = 20
 _log = logger(__name__)
 
 
@@ -36,14 +38,15 @@ class InvalidBody(RefundError):
 
 
 def invalid(error: ValidationError | RequestValidationError, *, skip: int = 0, fields: Iterable[str] = ()) -> InvalidBody:
-    """Translate pydantic's errors. No input is repeated: it may be customer text. ``skip`` drops leading parts of the place, such as ``query``.
+    """Translate pydantic's errors, the first twenty. No input is repeated: it may be customer text; of names that are not ours, only plain ones are.
+    ``skip`` drops leading parts of the place, such as ``query``.
 
     A check across fields has no place of its own; its message begins with one of ``fields``, which is then named.
     """
     raw = error.errors() if isinstance(error, RequestValidationError) else error.errors(include_input=False, include_url=False)
     found: list[dict[str, Any]] = []
-    for one in raw:
-        field = clean(".".join(str(part) for part in one["loc"][skip:]))
+    for one in raw[:_MOST_PROBLEMS]:
+        field = place_of(one["loc"][skip:])
         code = Code.UNKNOWN_FIELD if one["type"] in _UNKNOWN_FIELD_TYPES else _OF_THE_DOMAIN.get(one["type"], Code.INVALID_FIELD)
         if code.value == one["type"]:  # a check of the domain with a code of its own, which says which part of its object it is about
             field = ".".join(part for part in (field, one.get("ctx", {})["field"]) if part)
@@ -52,7 +55,14 @@ def invalid(error: ValidationError | RequestValidationError, *, skip: int = 0, f
         if not field and start.split(".")[0] in fields:
             field = start
         found.append({"field": field, "code": code.value, "detail": clean(detail)})
+    if more := len(raw) - len(found):
+        found.append({"field": "", "code": found[0]["code"], "detail": f"There are {more} more problems; correct these first."})
     return InvalidBody(found)
+
+
+def place_of(parts: Iterable[str | int]) -> str:
+    """Where in a body something stands, such as ``lines.0.price``. Names may be the caller's own, and are repeated only if they are plain."""
+    return clean(".".join(shown_name(part) if isinstance(part, str) else str(part) for part in parts))
 
 
 def clean(text: str) -> str:

@@ -13,6 +13,7 @@ class Code(StrEnum):
 
     # the call itself
     MALFORMED_JSON = "MALFORMED_JSON"
+    UNSUPPORTED_MEDIA_TYPE = "UNSUPPORTED_MEDIA_TYPE"
     INVALID_FIELD = "INVALID_FIELD"
     UNKNOWN_FIELD = "UNKNOWN_FIELD"
     BODY_TOO_LARGE = "BODY_TOO_LARGE"
@@ -166,6 +167,9 @@ class Meaning:
 _C = Code
 CATALOGUE: dict[Code, Meaning] = {
     _C.MALFORMED_JSON: Meaning(400, "The body is not JSON.", "Send one JSON object."),
+    _C.UNSUPPORTED_MEDIA_TYPE: Meaning(
+        415, "The Content-Type header says that the body is not JSON in UTF-8.", "Send the header Content-Type: application/json."
+    ),
     _C.INVALID_FIELD: Meaning(422, "A field has a wrong type or value.", "Correct the named field."),
     _C.UNKNOWN_FIELD: Meaning(422, "The body has a field this call does not take.", "Remove or rename the named field."),
     _C.BODY_TOO_LARGE: Meaning(413, "The body is larger than this call takes.", "Shorten it; long text is cut by the sender, never here."),

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 from refunds.allocation import Units
 from refunds.errors import Code, RefundError
 from refunds.money import Money, currency, requested
+from refunds.naming import shown_name
 from refunds.orders import CleanText, ExternalId, Instant, ShortText, Strict
 from refunds.people import readable_name
 from refunds.reasons import Reason
@@ -75,7 +76,7 @@ class _Asked(Strict):
     def _metadata_keys(self) -> Self:
         for key in self.metadata:
             if not 1 <= len(key) <= 40 or key.startswith("refund"):
-                raise ValueError(f"metadata.{key[:40]}: keys have 1 to 40 characters and do not start with 'refund', which is ours")
+                raise ValueError(f"metadata.{shown_name(key)}: keys have 1 to 40 characters and do not start with 'refund', which is ours")
         return self
 
     def body_hash(self) -> str:

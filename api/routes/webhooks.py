@@ -37,6 +37,7 @@ class Received(BaseModel):
             Code.SIGNATURE_EXPIRED,
             Code.AMBIGUOUS_HEADER,
             Code.MALFORMED_JSON,
+            Code.UNSUPPORTED_MEDIA_TYPE,
             Code.BODY_TOO_LARGE,
             Code.INVALID_FIELD,
             Code.WEBHOOKS_NOT_CONFIGURED,

@@ -371,7 +371,7 @@ async def test_the_description_says_how_an_event_is_sent(api: Api) -> None:
 
     assert call["security"] == []
     assert [(p["name"], p["in"], p["required"]) for p in call["parameters"]] == [("Stripe-Signature", "header", True)]
-    assert set(call["responses"]) == {"200", "400", "413", "422", "429", "500", "503"}
+    assert set(call["responses"]) == {"200", "400", "413", "415", "422", "429", "500", "503"}
     assert call["requestBody"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/StripeEvent"}
     assert "SIGNATURE_EXPIRED" in call["responses"]["400"]["description"]
 
