@@ -239,6 +239,8 @@ async def record_withdrawal(connection: AsyncConnection, clock: Clock, *, refund
 async def record_revision(connection: AsyncConnection, clock: Clock, *, refund_id: str, actor: Actor, request: RevisionRequest) -> Recorded:
     """Record other terms a reviewer wants. From here on the present terms can no longer be decided; the run quotes the new ones.
 
+    The same person asking for the same instead of the same terms again, and nobody for anything since, is the first revision, unless that was refused.
+
     Raises ``PERSON_REQUIRED``, ``NOT_REVISABLE``, ``TERMS_CHANGED``, ``TERMS_UNCHANGED``, ``CURRENCY_MISMATCH``, and what finding the payment raises.
     """
     if actor.kind is not PrincipalKind.PERSON:
@@ -248,21 +250,20 @@ async def record_revision(connection: AsyncConnection, clock: Clock, *, refund_i
     for payment_id in sorted({p for p in (row["payment_id"], payment) if p}):
         await lock_payment(connection, payment_id)
     change = await lock_refund(connection, refund_id, clock.now)
+    body = _revised(request, payment)
+    if (earlier := await _same_revision(connection, change, actor, body)) is not None:
+        return Recorded(earlier, change.row, replayed=True)
     climb(change)
     if change.status not in (Status.AWAITING_CONSENT, Status.AWAITING_REVIEW):
         raise RefundError(Code.NOT_REVISABLE, f"It is {change.status}.")
     if change["pending_revision"] is not None or request.terms_hash != change["terms_hash"]:
         raise RefundError(Code.TERMS_CHANGED, terms_hash=change["terms_hash"], revision=change["revision"])
-    body = {"payment": payment, "amount": request.amount, "full": request.full, "reason": request.reason and request.reason.value}
-    body["currency"] = request.currency.strip().upper() if request.currency else None
-    wish = {"reverse_transfer": request.reverse_transfer, "refund_application_fee": request.refund_application_fee}
-    body |= {name: value for name, value in wish.items() if value is not None}
     same = (
         payment in (None, change["payment_id"])
         and request.amount in (None, change["amount"])
         and not (request.full and not change["full"])
         and body["reason"] in (None, change["reason"])
-        and all(value in (None, change[name]) for name, value in wish.items())
+        and all(body.get(name) in (None, change[name]) for name in ("reverse_transfer", "refund_application_fee"))
     )
     if same:
         raise RefundError(Code.TERMS_UNCHANGED, field="amount")
@@ -271,6 +272,29 @@ async def record_revision(connection: AsyncConnection, clock: Clock, *, refund_i
     change.signal("revise", instruction_id)
     await change.save(connection)
     return Recorded(instruction_id, change.row)
+
+
+def _revised(request: RevisionRequest, payment: str | None) -> dict[str, Any]:
+    """What is kept of a revision: the terms that were seen, and what is wanted instead."""
+    body = {"terms_hash": request.terms_hash, "payment": payment, "amount": request.amount, "full": request.full}
+    body["reason"] = request.reason and request.reason.value
+    body["currency"] = request.currency.strip().upper() if request.currency else None
+    wish = {"reverse_transfer": request.reverse_transfer, "refund_application_fee": request.refund_application_fee}
+    return body | {name: value for name, value in wish.items() if value is not None}
+
+
+async def _same_revision(connection: AsyncConnection, change: Change, actor: Actor, body: dict[str, Any]) -> str | None:
+    """The refund's latest revision, if it is this one, and it counted or may still count."""
+    query = (
+        select(instructions)
+        .where(instructions.c.refund_id == change.id, instructions.c.kind == "revise")
+        .order_by(instructions.c.recorded_at.desc(), instructions.c.id.desc())
+        .limit(1)
+    )
+    row = (await connection.execute(query)).mappings().one_or_none()
+    if row is None or row["outcome"] is not None or (row["principal_id"], row["body"]) != (actor.principal_id, body):
+        return None
+    return row["id"]
 
 
 async def _revised_payment(connection: AsyncConnection, row: Row, request: RevisionRequest) -> str | None:

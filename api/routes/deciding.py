@@ -124,6 +124,7 @@ async def decide(refund_id: str, call: TheCall) -> Response:
     status_code=201,
     summary="Ask for other terms",
     responses={
+        200: {"model": RefundView, "description": "The same revision again, which had counted: the refund as it stands."},
         201: {"model": RefundView, "description": "Quoted anew; these terms need their own decision."},
         202: {"model": RefundView, "description": "Recorded; the new quote is not ready yet."},
         **errors(
@@ -143,7 +144,7 @@ async def decide(refund_id: str, call: TheCall) -> Response:
     openapi_extra=takes(RevisionRequest),
 )
 async def revise(refund_id: str, call: TheCall) -> Response:
-    """Another amount, payment or reason. From now on the present terms can no longer be decided."""
+    """Another amount, payment or reason. From now on the present terms can no longer be decided. The same revision again gets the same answer."""
     raw = await call.body()
     clock = call.services.database.clock
     async with (
@@ -153,7 +154,10 @@ async def revise(refund_id: str, call: TheCall) -> Response:
     ):
         request = parse(RevisionRequest, raw)
         recorded = await decisions.record_revision(connection, clock, refund_id=refund_id, actor=call.actor, request=request)
-        await _keep_note(call, connection, recorded, request.note)
+        if not recorded.replayed:
+            await _keep_note(call, connection, recorded, request.note)
+    if recorded.replayed and await _applied(call, recorded):
+        return presenting.answer(await present_view(call, refund_id), 200, {"Idempotent-Replayed": "true"})
     message = Message(recorded.id, revision=recorded.row["revision"], terms_hash=request.terms_hash or "")
     await _update(call, refund_id, "revise", message)
     applied = await _applied(call, recorded)

@@ -185,6 +185,11 @@ class Api:
         await self.reading(refund_id)
         await Steps(self.worker, self.settings).prepare(refund_id)
 
+    async def revise(self, refund_id: str, instruction: str) -> None:
+        """Play the worker that hears of a recorded revision."""
+        await self.reading(refund_id)
+        await Steps(self.worker, self.settings).apply_message(refund_id, "revise", instruction)
+
     async def expire(self, refund_id: str) -> None:
         """Play the worker's timer."""
         await Steps(self.worker, self.settings).pass_deadline(refund_id)

@@ -178,6 +178,26 @@ async def test_a_revision_is_recorded_and_the_old_terms_can_no_longer_be_decided
     assert (refused.status_code, refused.json()["code"]) == (409, "TERMS_CHANGED")
 
 
+async def test_the_same_revision_again_gets_the_same_answer(api: Api) -> None:
+    view, rita = await api.in_review(), await api.reviewer()
+    path, body = (
+        f"/v1/refunds/{view['id']}/revisions",
+        {"terms_hash": view["terms_hash"], "amount": 15_000, "currency": "USD", "note": "half"},
+    )
+
+    first = await api.call("POST", path, rita, body)
+    waiting = await api.call("POST", path, rita, body)
+    [instruction] = first.json()["instructions"]
+    await api.revise(view["id"], instruction["id"])
+    done = await api.call("POST", path, rita, body)
+    other = await api.call("POST", path, await api.reviewer("olga"), body)
+
+    assert (first.status_code, waiting.status_code, done.status_code) == (202, 202, 200)
+    assert done.headers["idempotent-replayed"] == "true"
+    assert (done.json()["terms"]["amount"], done.json()["revision"], len(done.json()["instructions"])) == (15_000, 2, 1)
+    assert (other.status_code, other.json()["code"]) == (409, "TERMS_CHANGED")
+
+
 @pytest.mark.parametrize(
     ("change", "status", "code"),
     [

@@ -105,6 +105,27 @@ async def test_an_approval_counts_once(mortal: tuple[Whole, Path], when: str, de
     assert (await whole.story(refund)).count("review approve") == 1
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_revision_counts_once(mortal: tuple[Whole, Path], when: str) -> None:
+    whole, _ = mortal
+    _, refund = await whole.in_review()
+    body = {"terms_hash": (await whole.view(refund))["terms_hash"], "amount": 15_000, "currency": "USD"}
+
+    async def revise() -> httpx.Response:
+        return await whole.call("rita", "POST", f"/v1/refunds/{refund}/revisions", body)
+
+    answer = await insisting(mortal, f"{when}:revise_recorded=kill", revise)
+
+    assert answer.status_code in ((201, 202) if when == "before" else (200, 201, 202)), answer.text
+
+    async def revised() -> int:
+        return (await whole.view(refund))["revision"]
+
+    assert await eventually(revised, lambda found: found > 1) == 2
+    view = await whole.view(refund)
+    assert (view["terms"]["amount"], len(view["instructions"])) == (15_000, 1)
+
+
 async def test_a_withdrawal_counts_once(mortal: tuple[Whole, Path]) -> None:
     whole, _ = mortal
     goods, refund = await whole.in_review()

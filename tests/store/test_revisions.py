@@ -57,6 +57,41 @@ async def test_a_recorded_revision_blocks_the_old_terms_until_it_is_quoted(world
     assert world.row(reviewed)["pending_revision"] is None
 
 
+async def test_the_same_revision_by_the_same_person_is_the_same_one(world: World, reviewed: str) -> None:
+    """The API died between recording and answering, so it is said again: before it is quoted, after, and after that was decided."""
+    seen = world.row(reviewed)["terms_hash"]
+    first = await world.record_revision(reviewed, world.ann, amount=15_000)
+    again = await world.record_revision(reviewed, world.ann, amount=15_000)
+    await world.steps.apply_message(reviewed, "revise", first.id)
+    late = await world.record_revision(reviewed, world.ann, amount=15_000, terms_hash=seen)
+    await answered(world, reviewed)
+    await world.decide(reviewed, world.bob)
+    later = await world.record_revision(reviewed, world.ann, amount=15_000, terms_hash=seen)
+
+    assert [(found.id, found.replayed) for found in (again, late, later)] == [(first.id, True)] * 3
+    assert (world.count("instructions"), world.row(reviewed)["revision"], world.row(reviewed)["status"]) == (1, 2, "approved")
+
+
+async def test_another_revision_of_the_same_terms_is_not_the_same_one(world: World, reviewed: str) -> None:
+    seen = world.row(reviewed)["terms_hash"]
+    await world.revise(reviewed, world.ann, amount=15_000)
+
+    for who, fields in ((world.bob, {"amount": 15_000}), (world.ann, {"amount": 14_000}), (world.ann, {"full": True})):
+        with pytest.raises(RefundError) as refused:
+            await world.record_revision(reviewed, who, terms_hash=seen, **fields)
+        assert refused.value.code is Code.TERMS_CHANGED
+
+
+async def test_a_revision_that_was_refused_may_be_asked_for_again(world: World, reviewed: str) -> None:
+    """The terms are what they were, and what refused it may be different by now."""
+    first = await world.revise(reviewed, world.ann, amount=200_000)
+    assert first.refused != ""
+
+    second = await world.record_revision(reviewed, world.ann, amount=200_000)
+
+    assert (second.replayed, world.count("instructions")) == (False, 2)
+
+
 async def test_a_revision_that_the_policy_denies_leaves_the_terms(world: World, reviewed: str) -> None:
     before = world.row(reviewed)
 
