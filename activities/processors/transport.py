@@ -18,6 +18,7 @@ import httpx
 import stripe
 
 from activities.processors.base import SendTooLate, uptime
+from activities.processors.connections import Connections
 from activities.processors.sockets import Network
 from refunds.settings import Settings
 
@@ -76,13 +77,17 @@ class Transport(stripe.HTTPClient):
             "write": settings.stripe_read_timeout_s,
             "read": settings.stripe_read_timeout_s,
         }
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=ssl.create_default_context(cafile=stripe.ca_bundle_path),
-            proxy=proxy_for(base.scheme, base.netloc),
-            max_connections=_MAX_CONNECTIONS,
-            keepalive_expiry=_IDLE_FOR_S,
-            network_backend=Network(),
-        )
+        tls, proxy = ssl.create_default_context(cafile=stripe.ca_bundle_path), proxy_for(base.scheme, base.netloc)
+        if proxy is None:
+            self._pool = Connections(Network(), tls, most=_MAX_CONNECTIONS, idle_for_s=_IDLE_FOR_S)
+        else:
+            self._pool = httpcore.AsyncConnectionPool(
+                ssl_context=tls,
+                proxy=proxy,
+                max_connections=_MAX_CONNECTIONS,
+                keepalive_expiry=_IDLE_FOR_S,
+                network_backend=Network(),
+            )
 
     async def request_async(
         self, method: str, url: str, headers: Mapping[str, str], post_data: str | None = None
