@@ -19,7 +19,7 @@ from temporalio.client import Client
 
 from deploy.local.progress import ConsoleReporter, Reporter
 from refunds.clock import SystemClock
-from tests.bench import report
+from tests.bench import peer, report
 from tests.bench.goods import Goods, prepare
 from tests.bench.measure import Contest, Round, contest
 from tests.bench.report import Measured
@@ -50,6 +50,7 @@ class Plan(argparse.Namespace):
     size: int
     samples: int
     concurrency: int
+    dbos_steps: int
 
 
 def _plan(arguments: Sequence[str]) -> Plan:
@@ -59,6 +60,13 @@ def _plan(arguments: Sequence[str]) -> Plan:
     parser.add_argument("--size", type=int, default=0, help="refunds a round (default 100)")
     parser.add_argument("--samples", type=int, default=0, help="refunds one at a time (default 40)")
     parser.add_argument("--concurrency", type=int, default=20, help="refunds at once (default 20)")
+    parser.add_argument(
+        "--dbos-steps",
+        type=int,
+        choices=peer.WORKFLOWS,
+        default=peer.SINGLE,
+        help=f"steps the DBOS workflow records for a refund (default {peer.SINGLE}: each store function and each call of the sandbox)",
+    )
     plan = parser.parse_args(arguments, namespace=Plan())
     usual = (3, 30, 10) if plan.quick else (7, 100, 40)
     plan.rounds, plan.size, plan.samples = (given or its for given, its in zip((plan.rounds, plan.size, plan.samples), usual, strict=True))
@@ -100,6 +108,7 @@ async def _measure(stand: Stand, plan: Plan, reporter: Reporter) -> Measured:
         automatic=automatic,
         approved=approved,
         memory=memory.peak,
+        dbos_steps=plan.dbos_steps,
     )
 
 
@@ -118,6 +127,7 @@ def _interrupt(_number: int, _frame: object) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Measure; what to return to the shell."""
     plan = _plan(arguments)
+    os.environ[peer.STEPS] = str(plan.dbos_steps)
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console.width = WIDTH

@@ -42,6 +42,10 @@ class Line:
             self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
         return self._reader, self._writer
 
+    async def connect(self) -> None:
+        """Connect now, so that the first call does not wait for it."""
+        await self._connected()
+
     async def post(self, path: str, body: Any, *, key: str = "") -> Answer:
         """POST a JSON body; ``key`` is the idempotency key. Raises ``OSError`` when the connection breaks."""
         reader, writer = await self._connected()

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import httpx
 from temporalio.client import Client
 
 from refunds.ids import workflow_id
@@ -105,14 +106,17 @@ class Contest:
     async def alone(self, goods: Sequence[Goods]) -> Alone:
         """Single refunds and single bare runs in turn, nothing else under way."""
         result = Alone([], [], [])
-        async with Line(self.stand.url("api"), self.stand.requester) as line:
-            for item in goods:
+        for item in goods:
+            await self.quiet()
+            async with Line(self.stand.url("api"), self.stand.requester) as line:
+                await line.connect()
                 first, final = await self.refund(line, item)
-                result.first_answer_ms.append(first)
-                result.final_ms.append(final)
-                began = time.perf_counter()
-                await self.bare_run()
-                result.bare_ms.append((time.perf_counter() - began) * 1000)
+            result.first_answer_ms.append(first)
+            result.final_ms.append(final)
+            await self.quiet()  # its run still ends, and its events come, after it is final: neither is the bare run's burden
+            began = time.perf_counter()
+            await self.bare_run()
+            result.bare_ms.append((time.perf_counter() - began) * 1000)
         return result
 
     async def refund(self, line: Line, item: Goods) -> tuple[float, float]:
@@ -168,12 +172,24 @@ class Contest:
         return History(len(history.events), sum(event.ByteSize() for event in history.events))
 
     async def quiet(self) -> None:
-        """Wait until no run is open, so that the end of one round is no load for the next. Raises ``DidNotWork`` after a while."""
+        """Wait until no run is open, every event of the processor's has come and is dealt with, so that the end of one round is no load for the next.
+
+        Raises ``DidNotWork`` after a while.
+        """
         until = time.monotonic() + WITHIN_S
-        while (await self.client.count_workflows("ExecutionStatus='Running'")).count:
-            if time.monotonic() > until:
-                raise DidNotWork("runs are still open a minute after their round")
-            await asyncio.sleep(0.05)
+        async with httpx.AsyncClient(base_url=self.stand.url("sandbox"), trust_env=False) as sandbox:
+
+            async def left() -> str:
+                if (await self.client.count_workflows("ExecutionStatus='Running'")).count:
+                    return "runs are still open"
+                if (await sandbox.get("/_sandbox/webhooks")).raise_for_status().json().get("due"):
+                    return "events are still to come"
+                return "events still wait" if await self.watch.events_waiting() else ""
+
+            while why := await left():
+                if time.monotonic() > until:
+                    raise DidNotWork(f"{why} a minute after their round")
+                await asyncio.sleep(0.1)
 
 
 def _id(answer: Answer) -> str:

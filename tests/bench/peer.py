@@ -1,8 +1,12 @@
 """The peer: the same requests over the same HTTP API, with a DBOS workflow in the place of Temporal. ``python -m tests.bench.peer``.
 
-Everything but the engine is the product's own code: the API stores the request and answers it, the steps are the product's own, over the same store,
-logins and payment sandbox. DBOS keeps its records on the same PostgreSQL server. Its workflows run inside the process that serves HTTP, as DBOS recommends;
-several such processes share the work as they would in production.
+Everything but the engine is the product's own code: the API stores the request and answers it, the workflow calls the same store functions and makes the
+same calls of the payment sandbox, with the same logins. DBOS keeps its records on the same PostgreSQL server. Its workflows run inside the process that serves
+HTTP, as DBOS recommends; several such processes share the work as they would in production.
+
+What is a step: DBOS asks that whatever a workflow calls that may answer differently the next time (an API such as Stripe's, a database) is a step, whose
+answer it records. So each transaction of the store and each reading or call of the sandbox is one: six. With ``BENCH_DBOS_STEPS=2`` they are bundled as
+the product's own activities bundle them, which is the least that can be recorded of a refund.
 """
 
 import asyncio
@@ -18,6 +22,7 @@ from fastapi import FastAPI
 from temporalio.testing import ActivityEnvironment
 
 from activities.prepare import Prepare
+from activities.processors.base import uptime
 from activities.processors.stripe import StripeProcessor
 from activities.read_payment import PaymentReader
 from activities.submit import Submit
@@ -27,21 +32,34 @@ from refunds import logs
 from refunds.clock import SystemClock
 from refunds.ids import workflow_id
 from refunds.messages import Situation, StepInput
+from refunds.processor import PaymentState, ProcessorRefund
 from refunds.settings import Settings
 from refunds.status import FINAL, Status
 from store import snapshots
 from store.db import Database, connect
 from store.observing import Observing
+from store.operations import Attempt, Operation, Standing
 from store.progress import Steps
 from store.settling import Settling
 
 SYSTEM_DATABASE_URL = "BENCH_DBOS_URL"
 EXECUTOR = "BENCH_DBOS_EXECUTOR"
+STEPS = "BENCH_DBOS_STEPS"
+SINGLE, BUNDLED = 6, 2
+"""How many steps a refund records."""
+
+
+class NotMeasured(RuntimeError):
+    """Only automatic refunds that succeed are measured here."""
 
 
 class _Activities:
-    """The product's own steps, made once a process."""
+    """The product's own steps and what they are made of, made once a process."""
 
+    steps: Steps
+    reader: PaymentReader
+    settling: Settling
+    processor: StripeProcessor
     prepare: Prepare
     submit: Submit
 
@@ -60,11 +78,73 @@ class _Activities:
         async with settling.database.begin() as connection:
             account = await processor.account()
             await snapshots.bind(connection, processor=processor.name, account=account, mode=settings.refunds_mode, at=clock.now())
-        self.prepare = Prepare(Steps(database("refunds"), settings), PaymentReader(settling, processor, clock))
+        self.steps, self.reader = Steps(database("refunds"), settings), PaymentReader(settling, processor, clock)
+        self.settling, self.processor = settling, processor
+        self.prepare = Prepare(self.steps, self.reader)
         self.submit = Submit(settling, Observing(settling.database, settings, settling.worker), processor, settings)
 
 
 activities = _Activities()
+
+
+@DBOS.step()
+async def read(refund: str) -> PaymentState:
+    """Read the payment live, for the quote."""
+    wanted = await activities.steps.payment_to_read(refund)
+    if wanted is None:
+        raise NotMeasured(f"{refund} needs something else first")
+    return await activities.reader.look(*wanted)
+
+
+@DBOS.step()
+async def quote(refund: str, state: PaymentState) -> Situation:
+    """Judge the request and write its exact terms."""
+    return await activities.steps.prepare(refund, state)
+
+
+@DBOS.step()
+async def read_again(refund: str) -> tuple[Standing, PaymentState]:
+    """Read the payment live, before anything is sent."""
+    standing = await activities.settling.standing(refund)
+    state = await activities.processor.read_payment(standing.processor_payment)
+    if state is None:
+        raise NotMeasured(f"the payment of {refund} is gone")
+    return standing, state
+
+
+@DBOS.step()
+async def intend(standing: Standing, state: PaymentState) -> tuple[Operation, Attempt, float]:
+    """Write intent and attempt; until when the attempt may be sent."""
+    began = uptime()
+    opened = await activities.settling.open_attempt(standing, state)
+    if isinstance(opened, Situation):
+        raise NotMeasured(f"{opened.refund} is {opened.status}")
+    return *opened, began + opened[1].send_within_s
+
+
+@DBOS.step()
+async def send(operation: Operation, send_before: float) -> ProcessorRefund:
+    """Send the refund."""
+    return await activities.processor.refund(operation.request, send_before=send_before)
+
+
+@DBOS.step()
+async def record(operation: Operation, attempt: Attempt, refund: ProcessorRefund) -> Situation:
+    """Record the receipt."""
+    return await activities.settling.receipt(operation, refund, attempt=attempt)
+
+
+@DBOS.workflow()
+async def carry(refund: str) -> str:
+    """The automatic way of ``RefundWorkflow``, each store function and each call of the sandbox a step. Returns the status it ended in."""
+    found = await quote(refund, await read(refund))
+    if Status(found.status) is not Status.APPROVED:
+        raise NotMeasured(f"{refund} waits for {found.waits_for}")
+    operation, attempt, send_before = await intend(*await read_again(refund))
+    found = await record(operation, attempt, await send(operation, send_before))
+    if Status(found.status) not in FINAL:
+        raise NotMeasured(f"{refund} waits for {found.waits_for}")
+    return found.status
 
 
 @DBOS.step()
@@ -80,14 +160,17 @@ async def submit(refund: str) -> Situation:
 
 
 @DBOS.workflow()
-async def carry(refund: str) -> str:
-    """The automatic way of ``RefundWorkflow``: prepare, and submit while that is what comes next. Returns the status it ended in."""
+async def carry_bundled(refund: str) -> str:
+    """The same in two steps: prepare, and submit while that is what comes next. Returns the status it ended in."""
     found = await prepare(refund)
     while Status(found.status) in (Status.APPROVED, Status.SUBMITTING):
         found = await submit(refund)
     if Status(found.status) not in FINAL:
-        raise RuntimeError(f"{refund} waits for {found.waits_for}; only automatic refunds are measured here")
+        raise NotMeasured(f"{refund} waits for {found.waits_for}")
     return found.status
+
+
+WORKFLOWS = {SINGLE: carry, BUNDLED: carry_bundled}
 
 
 class _Engine(Orchestrator):
@@ -95,9 +178,9 @@ class _Engine(Orchestrator):
 
     async def start(self, beginning: Beginning, *, within_s: float) -> bool:
         """Start the refund's workflow: recorded when this returns."""
-        async with asyncio.timeout(within_s):
-            with SetWorkflowID(workflow_id(beginning.refund)):
-                await DBOS.start_workflow_async(carry, beginning.refund)
+        # Without a bound: there is no sweep behind it that would start what was not started in time.
+        with SetWorkflowID(workflow_id(beginning.refund)):
+            await DBOS.start_workflow_async(WORKFLOWS[int(os.environ[STEPS])], beginning.refund)
         return True
 
 

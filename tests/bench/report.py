@@ -30,6 +30,7 @@ class Measured:
     automatic: History
     approved: History
     memory: Mapping[str, int]
+    dbos_steps: int
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,9 @@ def figures(measured: Measured) -> dict[str, Any]:
         "history_bytes_per_approved_refund": measured.approved.bytes,
         "cpu_ms_per_refund": _cost(measured, REFUNDS, PRODUCT),
         "cpu_ms_per_bare_run": _cost(measured, BARE, (BARE, "temporal")),
-        "cpu_ms_per_dbos_refund": _cost(measured, DBOS, (*PEERS, "postgres", "sandbox")),
+        # The processor's events of its refunds come to the API and the worker, as the others' do.
+        "cpu_ms_per_dbos_refund": _cost(measured, DBOS, (*PEERS, "postgres", "sandbox", "api", "worker")),
+        "dbos_steps": measured.dbos_steps,
         "peak_memory_bytes": {name: measured.memory[name] for name in PRODUCT},
         "rounds": {name: [_rounded(each.per_second) for each in done] for name, done in rounds.items()},
         "concurrency": measured.concurrency,
@@ -156,7 +159,7 @@ def _beside(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         for what, key, name in (
             ("Refunds", "refunds_per_s", REFUNDS),
             ("Bare runs", "bare_runs_per_s", BARE),
-            ("DBOS refunds", "dbos_refunds_per_s", DBOS),
+            (f"DBOS refunds ({found['dbos_steps']} steps)", "dbos_refunds_per_s", DBOS),
         )
     ]
     for what, load, name in (

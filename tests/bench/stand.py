@@ -50,6 +50,7 @@ def _peer(name: str) -> Part:
         source = {**context.wired(), **urls, "DATABASE_URL": context.database_url("refunds_api")}
         env = environment.program(source, {*environment.API_SECRETS, *environment.WORKER_SECRETS})
         env |= {peer.SYSTEM_DATABASE_URL: context.postgres.url(OWNER, "dbos"), peer.EXECUTOR: name}
+        env |= {peer.STEPS: os.environ.get(peer.STEPS, str(peer.SINGLE))}
         env |= {"API_HOST": ports.HOST, "API_PORT": str(context.ports[name])}
         return Command((sys.executable, "-m", "tests.bench.peer"), env=env, cwd=ROOT)
 

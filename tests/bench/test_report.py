@@ -31,6 +31,7 @@ def measured() -> Measured:
         automatic=History(13, 3_700),
         approved=History(22, 6_200),
         memory=dict.fromkeys(CPU, 100_000_000),
+        dbos_steps=6,
     )
 
 
@@ -51,6 +52,8 @@ def test_figures_are_json_and_hold_what_is_asked_for(measured: Measured) -> None
     assert found["latency_ms"]["under_load"]["first_answer"] == {"p50": 40, "p99": 40}
     assert (found["events_per_refund"], found["events_per_approved_refund"]) == (13, 22)
     assert found["cpu_ms_per_refund"] == {"api": 1, "worker": 2, "temporal": 3, "postgres": 4, "sandbox": 5}
+    assert found["cpu_ms_per_dbos_refund"] == {"dbos-1": 7, "dbos-2": 8, "postgres": 4, "sandbox": 5, "api": 1, "worker": 2}
+    assert found["dbos_steps"] == 6
     assert found["cpu_ms_per_bare_run"] == {"bare": 6, "temporal": 3}
     assert set(found["peak_memory_bytes"]) == {"api", "worker", "temporal", "postgres", "sandbox"}
     assert found["measured_at"].startswith("2026-09-01T00:00:00")

@@ -43,6 +43,12 @@ class Watch:
         except TimeoutError:
             raise TimeoutError(f"{refund} was not final within {within_s:g} s") from None
 
+    async def events_waiting(self) -> int:
+        """How many events of the processor's are stored and not dealt with."""
+        found = await self._asking.execute("SELECT count(*) FROM events WHERE state = 'waiting'")
+        [count] = await found.fetchone() or (0,)
+        return count
+
     def quoted(self, refund: str) -> float:
         """The ``perf_counter`` at which a refund that is final was first seen with its quote."""
         return self._quoted[refund]
