@@ -41,6 +41,16 @@ _SENTENCES = {
     "adopted": "found at the processor by our id: {processor_refund}, {money}, {state}",
     "compensated": "{money} of {processor_refund} did not arrive and counts as not refunded",
     "parked_for_another_reason": "it is parked for another reason now: {code}",
+    "leg_intended": "a leg beside it was recorded: {kind} of {money}, {target}",
+    "leg_attempt_opened": "attempt {number} to send a leg was opened",
+    "leg_attempt_ended": "an attempt to send a leg ended: {outcome}",
+    "leg_held": "a leg is held back: {code}",
+    "leg_done": "a leg is done: {receipt}",
+    "leg_parked": "a leg is parked: {code}",
+    "leg_not_done": "two persons found that a leg was not made",
+    "leg_void": "a leg is void, and was never sent",
+    "leg_made_twice": "the processor shows a leg twice: {receipt}",
+    "leg_outlived_refund": "a leg is done of a refund that failed: {kind} of {money}, {target}",
     "dispute_noticed": "the payment is disputed: {dispute}",
 }
 

@@ -50,6 +50,7 @@ def show_terms(out: Output, refund: Refund) -> None:
             ("order", refund.get("order_id")),
             ("payment", terms["processor_payment"]),
             ("to", str(terms["destination"]).replace("_", " ")),
+            *[("and", _leg_words(leg)) for leg in terms.get("legs") or ()],
             ("reason", terms["reason"]),
             ("sent as", terms["processor_reason"]),
             ("account", f"{terms['processor']} {terms['processor_account']} ({terms['mode']})"),
@@ -59,6 +60,13 @@ def show_terms(out: Output, refund: Refund) -> None:
             ("terms hash", refund.get("terms_hash")),
         ]
     )
+
+
+def _leg_words(leg: Mapping[str, Any]) -> str:
+    """A leg of the terms: what comes back from which connected account, or goes back to it."""
+    if leg["kind"] == "refund_fee":
+        return f"{leg['amount_text']} of the fee {leg['target']} back to {leg['account']}"
+    return f"{leg['amount_text']} of {leg['target']} back from {leg['account']}"
 
 
 def show(out: Output, refund: Refund) -> None:
@@ -135,6 +143,9 @@ def _show_said(out: Output, refund: Refund, notes: Mapping[str, str]) -> None:
 
 def _asked(kind: str, body: Mapping[str, Any]) -> str:
     """What somebody asked for, in a few words: ``settle: not refunded``, ``revise: 2500 USD, reason goodwill``."""
+    if kind == "settle" and body.get("leg"):
+        by = f" by {body['reversal_id']}" if body.get("reversal_id") else ""
+        return f"settle {body['leg']}: {str(body.get('outcome')).replace('_', ' ')}{by}"
     if kind == "settle":
         by = f" by {body['processor_refund_id']}" if body.get("processor_refund_id") else ""
         return f"settle: {str(body.get('outcome')).replace('_', ' ')}{by}"
@@ -150,7 +161,8 @@ def _came_of(instruction: Mapping[str, Any], status: str) -> str:
     if instruction.get("applied_at"):
         return f"applied at {instruction['applied_at']}"
     body = instruction.get("body") or {}
-    if status == "parked" and body.get("outcome") == "not_refunded" and not body.get("first_person"):
+    of_leg = body.get("outcome") == "not_reversed"
+    if (of_leg or (status == "parked" and body.get("outcome") == "not_refunded")) and not body.get("first_person"):
         return "waits for a second person who says the same"
     return "not applied by itself"
 
@@ -172,6 +184,12 @@ def _show_processor(out: Output, refund: Refund) -> None:
         for attempt in operation["attempts"]
     ]
     _show_settlement(out, (refund.get("processor") or {}).get("settlement"))
+    legs = [
+        leg | {"what": leg["kind"].replace("_", " "), "attempts": len(leg["attempts"]), "why": leg.get("detail") or leg.get("code")}
+        for leg in (refund.get("processor") or {}).get("legs") or ()
+    ]
+    shown = ("id", "what", "amount_text", "target", "account", "state", "reversal_id", "attempts", "why")
+    _section(out, "Legs", legs, shown, fold="why")
     columns = ("attempt", "outcome", "reason", "opened_at", "answered_at")
     _section(out, "Attempts", attempts, columns if len(operations) < 2 else ("operation", *columns), fold="reason")
 

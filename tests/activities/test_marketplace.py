@@ -74,7 +74,7 @@ async def lapse(shop: Shop, refund: str) -> None:
 # --- the straight way ----------------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_legs_follow_the_refund_each_once_with_a_key_of_its_own(shop: Shop) -> None:
+async def test_field_3_the_legs_follow_the_refund_each_once_with_a_key_of_its_own(shop: Shop) -> None:
     intent = await sold(shop)
     refund = await accepted(shop, intent)
     assert await made(shop, intent) == {"reversals": [], "fee_refunds": []}
