@@ -51,6 +51,13 @@ def test_every_command_and_option_exists(page: Path) -> None:
         assert {word for word in words if word.startswith("--")} <= options, line
 
 
+def test_every_file_that_answers_a_question_is_there() -> None:
+    named = re.findall(r"`([a-z_]+(?:/[a-z_]+)+\.py)`", (ROOT / "docs/files.md").read_text())
+
+    assert [file for file in named if not (ROOT / file).is_file()] == []
+    assert len(named) > 100
+
+
 def test_every_runbook_that_a_refund_names_exists() -> None:
     assert {path for path in RUNBOOKS.values() if not (ROOT / path).is_file()} == set()
 
