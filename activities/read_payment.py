@@ -6,9 +6,10 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.heartbeat import heartbeating
-from activities.keys import halting_without_key
+from activities.keys import HALTING, halting_without_key
 from activities.processors.base import Marketplace, PaymentSource
 from refunds.clock import Clock
+from refunds.errors import Code
 from refunds.messages import WITH_FLOW, Step, StepInput
 from refunds.payment_ids import NotAPayment
 from refunds.processor import MISSING, DisputeState, PaymentState, PaymentStatus, ProcessorError
@@ -67,7 +68,17 @@ class PaymentReader:
                 with_flow = step.detail == WITH_FLOW or (step.refund != "" and await self._payments.wants_flow(step.refund))
                 await self.read(step.message, with_flow=with_flow)
         except ProcessorError as error:
+            if step.refund:
+                await self._payments.not_read(step.refund, *_words(error))
             raise ApplicationError(error.reason, type=type(error).__name__) from None
+
+
+def _words(error: ProcessorError) -> tuple[Code | None, str]:
+    """What a refund whose payment cannot be read waits for."""
+    again = "it is tried again by itself, at most five minutes apart"
+    if error.reason in HALTING:
+        return Code.PROCESSOR_HALTED, f"the processor does not accept our key ({error.reason}) until an operator has repaired it; {again}"
+    return None, f"the processor cannot be asked ({error.reason}); {again}"
 
 
 def missing(processor_payment: str, currency: str, clock: Clock, why: NotAPayment = NotAPayment.UNKNOWN) -> PaymentState:

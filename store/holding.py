@@ -100,6 +100,15 @@ class Holding(Receipts):
                 self._hold(change, code, why)
             return await self._saved(connection, change)
 
+    async def not_read(self, refund_id: str, code: Code | None, why: str) -> None:
+        """Say why the payment of a refund that is not quoted yet could not be read. What is quoted has its own words."""
+        async with self.database.begin() as connection:
+            change = await lock_refund(connection, refund_id, self.database.clock.now)
+            wanted = {"code": code.value if code else None, "detail": why}
+            if change.status is Status.RECEIVED and any(change[name] != value for name, value in wanted.items()):
+                change.put(**wanted)
+                await change.save(connection, announce=True)
+
     async def trip_breaker(self) -> None:
         """Keep everybody from trying the processor for a while: it could not be reached."""
         async with self.database.begin() as connection:

@@ -70,7 +70,7 @@ def _waits_for(row: dict[str, Any]) -> str:
     until = _until(row["review_by"])
     match Status(row["status"]):
         case Status.RECEIVED | Status.CLASSIFIED:
-            return "being read and quoted"
+            return "being read and quoted" if row["detail"] is None else f"to be read and quoted: {row['detail']}"
         case Status.AWAITING_CONSENT:
             return f"the customer's consent to {amount}{until}"
         case Status.AWAITING_REVIEW if row["terms_hash"] is None:

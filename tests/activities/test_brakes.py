@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 
+from activities.read_payment import PaymentReader
 from refunds.errors import Code
+from refunds.messages import StepInput
 from store import halts, pacing
-from store.situations import waits_for
+from store.situations import runbook_of, waits_for
 from tests.activities.shop import Crash, MakeShop, Shop, Tampered, crash
 
 FOR_EVER = None
@@ -163,8 +166,34 @@ async def test_a_key_that_is_refused_while_quoting_halts_as_well(shop: Shop) -> 
     found = await shop.prepared(refund_id)
 
     assert (found.status, found.needs) == ("received", "read_payment"), "it is read again, with patience"
+    await shop.fault("payment_intent.retrieve", REVOKED, intent=intent)
+    reader = PaymentReader(shop.payments, shop.processor, shop.clock, shop.observing)
+    with pytest.raises(ApplicationError, match="key_refused"):
+        await ActivityEnvironment().run(reader.read_payment, StepInput(refund_id, message=found.payment))
+    row = await shop.row(refund_id)
+    assert (row["status"], row["code"], runbook_of(row)) == ("received", "PROCESSOR_HALTED", "docs/runbooks/received.md")
+    assert waits_for(row).startswith("to be read and quoted: the processor does not accept our key (key_refused) until an operator")
     [halt] = await shop.query("SELECT code FROM halts WHERE lifted_at IS NULL")
     assert (halt["code"], await notices(shop, "processor_halted")) == ("KEY_REFUSED", told + 1)
+
+    await shop.prepared(refund_id)  # with the right key
+    row = await shop.row(refund_id)
+    assert (row["status"], row["code"], row["detail"]) == ("approved", None, None)
+
+
+async def test_a_processor_that_cannot_be_read_is_what_a_refund_says_it_waits_for(shop: Shop) -> None:
+    intent = await shop.paid()
+    refund_id = await shop.received(intent)
+    [payment] = await shop.query("SELECT id FROM payments WHERE processor_payment = :p", p=intent)
+    await shop.fault("payment_intent.retrieve", {"kind": "status", "status": 503}, intent=intent)
+    reader = PaymentReader(shop.payments, shop.processor, shop.clock, shop.observing)
+    with pytest.raises(ApplicationError, match="server_error"):
+        await ActivityEnvironment().run(reader.read_payment, StepInput(refund_id, message=payment["id"]))
+    row = await shop.row(refund_id)
+    assert (row["code"], waits_for(row)) == (
+        None,
+        "to be read and quoted: the processor cannot be asked (server_error); it is tried again by itself, at most five minutes apart",
+    )
 
 
 async def test_a_halt_is_opened_once_and_lifted_once(shop: Shop) -> None:
