@@ -1,5 +1,6 @@
 """Every story of a refund, cut short at each point it reaches: it ends as it would have, with nothing done twice and nothing lost (promises P1, P6, P7, P8)."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,15 @@ async def test_a_crash_at_any_point_changes_nothing_of_how_it_ends(make_shop: Ma
             assert (life.died, ended.status, ended.code, ended.made) == (life.died, "parked", "OUTCOME_UNKNOWN", ())
         else:
             assert (life.died, ended) == (life.died, wanted)
+
+
+def test_the_page_names_the_points_around_every_call_that_moves_money() -> None:
+    source = "".join(file.read_text() for file in (PAGE.parents[1] / "activities" / "processors").glob("*.py"))
+    calls = re.findall(r'self\._post\(\s*"([a-z._]+)"', source)
+    assert len(calls) == source.count("self._post(") == 4
+
+    named = set(re.findall(r"`((?:before|after):[a-z]+\.[a-z]+)`", PAGE.read_text()))
+    assert named == {f"{when}:{call}" for call in calls for when in ("before", "after")}
 
 
 def firsts_and_lasts(reached: list[str]) -> list[int]:
