@@ -298,7 +298,8 @@ async def _checked(call: Call, recorded: Recorded) -> Response:
         raise _refusal(outcome.refused, outcome.detail, refund_id)
     if await _applied(call, recorded):
         return await _settlement(call, recorded, None, 200)
-    return await _settlement(call, recorded, "the check at the processor", 202)
+    by_hand = recorded.row["code"] == Code.MANUAL_PART
+    return await _settlement(call, recorded, "its run, which hears of it soon" if by_hand else "the check at the processor", 202)
 
 
 async def _settlement(call: Call, recorded: Recorded, waits_for: str | None, status: int) -> Response:
