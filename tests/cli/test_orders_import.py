@@ -200,7 +200,7 @@ FINE = "9,c-9,USD,pi_9,1.00,,,,\n"
         ("1,c\0c,USD,,,,,,\n", [(2, "1", "INVALID_FIELD", "customer_id")]),
         ("1.00234E+11,c,USD,,,,,,\n", [(2, "1.00234E+11", "INVALID_FIELD", "order_id")]),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_problems_are_reported_by_line_and_column_and_the_rest_goes_on(
     shop: Shop, refunds: Runner, rows: str, problems: list[tuple[int, str, str, str]]
