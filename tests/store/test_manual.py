@@ -1,6 +1,7 @@
 """Manual payments: quoted, approved and reserved like any other, never asked of a processor, handed to a person, and settled by one."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from refunds.orders import Order, Tender
 from refunds.people import Actor, PrincipalKind, Role
 from refunds.status import RESERVING, Status
 from store import controls, decisions, orders
+from store.importing import import_orders
+from store.reconciling import Reconciling
 from store.settling import Settling
 from tests.store.world import World
 
@@ -263,3 +266,31 @@ def test_a_manual_payment_that_is_none_is_refused(changed: dict[str, Any]) -> No
 def test_what_an_order_with_payments_at_the_processor_is_stored_as_is_unchanged() -> None:
     order = Order.model_validate({"customer_id": "c", "currency": "USD", "payments": [{"id": "pi_1", "amount": 1, "currency": "usd"}]})
     assert order.model_dump(mode="json")["payments"] == [{"processor": "stripe", "id": "pi_1", "amount": 1, "currency": "USD"}]
+
+
+async def test_orders_in_bulk_take_manual_tenders(world: World) -> None:
+    body = {"customer_id": "customer-1", "currency": "USD", "payments": [CARD, {"id": "pi_9", "amount": 100, "currency": "USD"}]}
+    async with world.api.begin() as connection:
+        [imported] = await import_orders(connection, world.clock, [("order-1", Order.model_validate(body))], actor="test")
+    rows = world.rows("SELECT processor, processor_payment, tender, amount FROM payments ORDER BY processor")
+    assert imported.put == orders.Put.CREATED
+    assert [tuple(row.values()) for row in rows] == [("manual", "card-4711", "gift_card", 9_000), ("stripe", "pi_9", None, 100)]
+
+
+async def test_legs_of_a_marketplace_are_refused_by_name_for_a_manual_payment(world: World) -> None:
+    await gift_card(world)
+    _, denied = await world.quoted(amount=2_000, reverse_transfer=True)
+    assert denied.status == Status.DENIED
+    assert denied.code
+
+
+async def test_a_reconciliation_has_nothing_to_say_of_what_a_person_gave_back(world: World) -> None:
+    await gift_card(world)
+    refund_id = await parked(world, amount=7_000)
+    await settle(world, refund_id, await settler(world))
+    reconciling = Reconciling(world.payments, world.settings, "stripe")
+
+    run = await reconciling.begin("rec_00000000000000000000000000", window=timedelta(days=46), started_by="test")
+
+    assert await reconciling.unseen(run, limit=100) == []
+    assert (world.count("discrepancies"), world.row(refund_id)["status"]) == (0, Status.SUCCEEDED)
