@@ -1,12 +1,16 @@
 """Every shape of capture, from the reading through the quote and the reservation to the last unit sent: the ceiling is what was captured and is still there."""
 
 import itertools
+import json
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tests.activities.shop import Shop
+from refunds.orders import Order
+from store import decisions, orders
+from tests.activities.shop import LONG_AGO, Shop
 
 _numbers = itertools.count(1)
 AUTHORISED = 10_000
@@ -152,3 +156,49 @@ async def test_field_46_lines_of_a_part_that_was_captured_end_at_exactly_that(sh
     made = [refund["amount"] for refund in (await shop.truth(intent))["refunds"]]
     assert (len(made), sum(made)) == (3, 6_001)
     assert (await quoted(shop, intent, 1))[1] == ("denied", "ALREADY_REFUNDED")
+
+
+async def test_field_29_captured_in_the_dashboard_the_part_that_was_asked_for_goes_back_and_no_more(shop: Shop) -> None:
+    """Our last reading says that nothing was captured; meanwhile everything was. Asked for $25.00, exactly that is sent, as a refund and not as a release."""
+    payment = await paid(shop, Shape({"status": "requires_capture"}, 0))
+    first, ended = await quoted(shop, payment, 2_500)
+    assert ended == ("awaiting_review", None), "a part of an authorisation cannot be let go"
+    assert (await shop.row(first))["terms_hash"] is None
+    await capture(shop, payment, AUTHORISED)
+
+    refund_id = await shop.approved(payment, 2_500)
+    assert (await shop.submitted(refund_id)).status == "succeeded"
+
+    truth = await shop.truth(payment)
+    assert [refund["amount"] for refund in truth["refunds"]] == [2_500]
+    assert truth["cancel_requests"] == []
+    assert await shop.remaining(payment) == AUTHORISED - 2 * 2_500, "what went back, and what still waits for a person"
+
+
+async def test_field_26_withdrawing_the_refund_of_one_payment_leaves_that_of_the_other(shop: Shop) -> None:
+    """An order that was paid in two parts, a refund of each: one is called off, and the other goes its way."""
+    first, second = [f"pi_two{next(_numbers)}" for _ in range(2)]
+    for intent in (first, second):
+        await shop.control("POST", "/payments", {"id": intent, "amount": 4_000, "currency": "usd"})
+    body = {
+        "customer_id": f"customer of {first}",
+        "customer_since": LONG_AGO,
+        "delivered_at": (shop.clock.now() - timedelta(days=1)).isoformat(),
+        "currency": "USD",
+        "payments": [{"id": intent, "amount": 4_000, "currency": "USD"} for intent in (first, second)],
+    }
+    async with shop.owner.begin() as connection:
+        order = Order.model_validate_json(json.dumps(body))
+        await orders.put_order(connection, shop.clock, external_ref=f"order of {first}", order=order, actor="test")
+    one = await shop.approved(first, 2_000)
+    other = await shop.received(second, 2_000, customer_id=f"customer of {first}")
+    await shop.prepared(other)
+    await shop.agreed(other)
+    async with shop.api.begin() as connection:
+        await decisions.record_withdrawal(connection, shop.clock, refund_id=one, actor=shop.people["shop"])
+
+    assert await shop.ended(one) == ("withdrawn", None)
+    assert await shop.ended(other) == ("approved", None)
+    assert (await shop.submitted(other)).status == "succeeded"
+    assert await shop.remaining(first) == 4_000
+    assert [len((await shop.truth(intent))["refunds"]) for intent in (first, second)] == [0, 1]
