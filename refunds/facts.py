@@ -173,17 +173,17 @@ def _names(kind: type) -> tuple[str, ...]:
     return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else ()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Facts and what they hold as new JSON values. Not ``dataclasses.asdict``, which copies every word of them: each quote does this twice."""
-    kind = cast(type[Any], type(value))
+    kind = type(value)
     if kind in _AS_IT_IS:
         return value
     if names := _names(kind):
         return {name: _plain(getattr(value, name)) for name in names}
     if kind is tuple or kind is list:
-        return [_plain(one) for one in value]
+        return [_plain(one) for one in cast(list[object], value)]
     if kind is dict:
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _plain(one) for name, one in cast(dict[object, object], value).items()}
     return rfc3339(value) if isinstance(value, datetime) else value
 
 
