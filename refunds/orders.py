@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
+from refunds.errors import Code
 from refunds.ids import Prefix
 from refunds.money import MAX_AMOUNT, currency
 from refunds.payment_ids import PAYMENT_PREFIXES, answer_for, by_its_prefix
@@ -142,17 +143,22 @@ class OrderPayment(Strict):
         if self.processor == STRIPE:
             if (kind := by_its_prefix(self.id)) is not None:
                 code, what = answer_for(kind)
-                raise PydanticCustomError(code.value, "{what}", {"field": "id", "what": what})
+                raise _about("id", what, code)
             if not re.fullmatch(r"(pi|ch|py)_[A-Za-z0-9_]{1,100}", self.id):
-                raise ValueError("id: a payment at Stripe is named by its PaymentIntent (pi_...) or charge (ch_..., py_...)")
+                raise _about("id", "A payment at Stripe is named by its PaymentIntent (pi_...) or charge (ch_..., py_...).")
             if self.tender is not None:
-                raise ValueError('tender: only a payment with processor "manual" has one')
+                raise _about("tender", 'Only a payment with processor "manual" has a tender.')
             return self
         if self.tender is None:
-            raise ValueError(f"tender: say what it was paid with, one of {', '.join(Tender)}")
+            raise _about("tender", f"Say what it was paid with, one of {', '.join(Tender)}.")
         if self.id.startswith((*PAYMENT_PREFIXES, *(f"{prefix}_" for prefix in Prefix))) or by_its_prefix(self.id) is not None:
-            raise ValueError("id: a manual payment's id must not look like one of the processor's, or of ours")
+            raise _about("id", "A manual payment's id must not look like one of the processor's, or of ours.")
         return self
+
+
+def _about(field: str, what: str, code: Code = Code.INVALID_FIELD) -> PydanticCustomError:
+    """What is wrong with one field of an object that can only be judged as a whole."""
+    return PydanticCustomError(code.value, "{what}", {"field": field, "what": what})
 
 
 class Order(Strict):
