@@ -81,9 +81,10 @@ def hire(url: str, admin_key: str, keys: Path) -> Cast:
 
 
 def publish_policy(admin: Api) -> None:
-    """Put the demo's policy into force: the embedded sample with deadlines of seconds."""
+    """Put the demo's policy into force, the embedded sample with deadlines of seconds, and record what yen count as in its base currency."""
     source = resources.files("cli.demo").joinpath("policy.yaml").read_text(encoding="utf-8")
     admin.post("/v1/policy/versions", {"source": source, "note": "demo: deadlines are seconds"})
+    admin.put("/v1/rates", {"currency": "JPY", "rate": "0.0066", "source": "demo"})
 
 
 def load(admin: Api, sandbox: Sandbox, goods: Iterable[Goods]) -> None:
