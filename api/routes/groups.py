@@ -1,7 +1,7 @@
 """Order-wide refunds over all payments of an order: asked for, shown, decided and withdrawn together."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Annotated, Any, Literal
@@ -78,24 +78,34 @@ async def ask(call: TheCall) -> Response:
     The money is divided by one rule: authorisations that can be released whole, then payments at the processor, then manual tenders, each in the sequence of
     the order.
     """
-    services, raw = call.services, await call.body()
+    raw = await call.body()
     async with call.noticing_mismatch(), call.begin(Role.REQUESTER) as connection:
         key = idempotency_key(call.request.headers)
         request = parse(GroupRequest, raw)
-        replay = await groups.find_replay(connection, call.actor, key, request.body_hash())
-        payments = [] if replay else (await groups.order_of(connection, request))[1]
+        accepted = await groups.find_replay(connection, call.actor, key, request.body_hash())
+        payments = [] if accepted else (await groups.order_of(connection, request))[1]
         known = await _latest(call, connection, payments)
-    readings = known | await _read(call, [p["id"] for p in payments if p["id"] not in known])
-    async with call.noticing_mismatch(), services.database.begin() as connection:
-        clock, texts = services.database.clock, services.texts
-        accepted = await groups.accept(connection, clock, texts, actor=call.actor, key=key, request=request, readings=readings)
+        unread = [p["id"] for p in payments if p["id"] not in known]
+        if accepted is None and not unread:
+            accepted = await _accept(call, connection, key, request, known)
+    if accepted is None:  # no transaction waits for the processor; the key is looked at again, since it may be revoked by now
+        readings = known | await _read(call, unread)
+        async with call.noticing_mismatch(), call.begin(Role.REQUESTER) as connection:
+            accepted = await _accept(call, connection, key, request, readings)
     if not accepted.replayed:
-        services.metrics.accepted("group")
+        call.services.metrics.accepted("group")
     quoted = await asyncio.gather(*(quoted_in_time(call, part) for part in accepted.parts))
     headers = {"Location": f"/v1/refund-groups/{accepted.id}"}
     if accepted.replayed:
         return presenting.answer(await _present(call, accepted.id), 200, headers | {"Idempotent-Replayed": "true"})
     return presenting.answer(await _present(call, accepted.id), 201 if all(quoted) else 202, headers)
+
+
+async def _accept(
+    call: Call, connection: Connection, key: str, request: GroupRequest, readings: Mapping[str, PaymentState]
+) -> groups.AcceptedGroup:
+    clock, texts = call.services.database.clock, call.services.texts
+    return await groups.accept(connection, clock, texts, actor=call.actor, key=key, request=request, readings=readings)
 
 
 async def _latest(call: Call, connection: Connection, payments: list[Row]) -> dict[str, PaymentState]:
@@ -107,8 +117,6 @@ async def _latest(call: Call, connection: Connection, payments: list[Row]) -> di
 
 async def _read(call: Call, payments: list[str]) -> dict[str, PaymentState]:
     """Have payments read live; those that cannot be in time are left out, and what is known of them is allocated until their parts are quoted."""
-    if not payments:
-        return {}
     orchestrator = call.services.orchestrator
     await asyncio.gather(*(orchestrator.read_payment(payment, with_flow=False, within_s=_READING_WITHIN_S) for payment in payments))
     async with call.services.database.begin() as connection:
