@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.cli.conftest import FakeApi, Runner
+from tests.cli.conftest import FakeApi, Runner, refund
 
 
 def rate(text: str = "1.08", **changed: Any) -> dict[str, Any]:
@@ -77,3 +77,28 @@ def test_the_list_says_what_is_missing(api: FakeApi, refunds: Runner) -> None:
     api.on("GET", "/v1/rates", (200, listed(missing=["KWD", "JPY"])))
     said = refunds("rates", "list").err
     assert said == "No rate in USD that is at most 7 days old: KWD, JPY. A person looks at their refunds.\n"
+
+
+def test_field_36_a_refund_shows_what_the_customer_receives_and_what_left_the_balance(api: FakeApi, refunds: Runner) -> None:
+    def money(amount: int, code: str, text: str) -> dict[str, Any]:
+        return {"amount": amount, "currency": code, "amount_text": text}
+
+    figures = {
+        "refund_id": "re_1",
+        "presentment": money(6_000, "USD", "$60.00"),
+        "settled": money(8_391, "CAD", "CA$83.91"),
+        "rate": "1.3985",
+        "rate_text": "1 USD = 1.3985 CAD",
+        "fee": money(0, "CAD", "CA$0.00"),
+        "returned": money(0, "CAD", "CA$0.00"),
+        "read_at": "2026-03-01T10:00:00.000000Z",
+    }
+    found = refund(status="succeeded", final=True, processor={"operations": [], "settlement": figures})
+    api.on("GET", f"/v1/refunds/{found['id']}", (200, found))
+
+    lines = [" ".join(line.split()) for line in refunds("show", found["id"]).out.splitlines()]
+
+    assert "the customer receives $60.00 (USD)" in lines
+    assert "left the balance CA$83.91 (CAD)" in lines
+    assert "rate 1 USD = 1.3985 CAD" in lines
+    assert not any("CA$0.00" in line for line in lines), "no fee, and nothing came back"

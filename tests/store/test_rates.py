@@ -1,5 +1,6 @@
 """Recorded rates and what they make of limits: several currencies are no way around a limit, and yesterday's worth stays what it was."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -66,6 +67,21 @@ async def test_field_36_a_customer_who_splits_over_currencies_meets_the_same_lim
     assert observed(world, last, "customer_day") == ("$2.01 with this one, $0.00 before", "pass")
     assert observed(world, last, "customer_day_all") == ("$150.01 with this one, $148.00 before", "require_review")
     assert (await asked(world, 4, "USD", 1))[1] == "awaiting_review", "what a person has still to decide is reserved, and counts"
+
+
+async def test_field_36_two_currencies_at_once_are_no_way_around_the_limit_either(world: World) -> None:
+    await record(world, "EUR", "1.10")
+    await record(world, "CAD", "0.70")
+    await paid(world, 1, "EUR")
+    await paid(world, 2, "CAD")
+    euros = await world.accept(world.request(order_id="order-1", amount=8_000, currency="EUR"))
+    dollars = await world.accept(world.request(order_id="order-2", amount=10_000, currency="CAD"))
+
+    seen = await asyncio.gather(world.steps.prepare(euros), world.steps.prepare(dollars))
+
+    assert sorted(one.status for one in seen) == ["approved", "awaiting_review"], (
+        "$88.00 and $70.00 are above $150.00, whoever comes second"
+    )
 
 
 async def test_field_36_without_a_rate_a_person_looks_at_it_and_at_what_follows(world: World) -> None:
