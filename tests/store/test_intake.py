@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from refunds import points
 from refunds.errors import Code, RefundError
 from refunds.people import PrincipalKind, Role
 from refunds.requests import Ticket
@@ -19,6 +20,29 @@ async def test_field_59_twenty_tasks_with_one_key_make_one_refund(world: World) 
     assert len(set(ids)) == 1
     assert (world.count("refunds"), world.count("texts")) == (1, 1)
     assert [e["type"] for e in world.ledger(ids[0])] == ["refund_received"]
+
+
+async def test_requests_are_accepted_while_a_quote_of_the_same_payment_holds_its_locks(world: World) -> None:
+    """A new refund names its payment, order and customer, which locks their keys: a quote must not hold those, or everybody waits for it and gives up."""
+    await world.ready(captured=100_000)
+    quoting, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held(point: str) -> None:
+        if point.startswith("before:") and "quoted" in point:
+            quoting.set()
+            await go_on.wait()
+
+    with points.watched_by(held):
+        quote = asyncio.create_task(world.steps.prepare(await world.accept(world.request(amount=2_000))))
+        await quoting.wait()
+        try:
+            accepted = await asyncio.gather(*(world.accept(world.request(amount=1_000 + n)) for n in range(20)), return_exceptions=True)
+        finally:
+            go_on.set()
+        seen = await quote
+
+    assert [found for found in accepted if not isinstance(found, str)] == []
+    assert (len(set(accepted)), seen.status) == (20, "approved")
 
 
 async def test_the_same_key_with_another_body_is_refused(world: World) -> None:
