@@ -35,8 +35,8 @@ async def refund_view(call: Call, connection: Connection, refund_id: str) -> dic
 
 
 async def present_view(call: Call, refund_id: str) -> dict[str, Any]:
-    """The same, in a transaction of its own."""
-    async with call.services.database.begin() as connection:
+    """The same over a connection of its own; each statement sees what is committed when it begins, as in a transaction here."""
+    async with call.services.database.read() as connection:
         return await refund_view(call, connection, refund_id)
 
 
