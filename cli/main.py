@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from cli.commands import access, acting, controls, groups, orders, policy, rates, reading, reconciling, stack
+from cli.commands import access, acting, controls, groups, legs, orders, policy, rates, reading, reconciling, stack
 from cli.output import Output
 from cli.problems import Problem, misuse
 from refunds.errors import RefundError
@@ -34,6 +34,7 @@ app.command()(reading.show)
 app.command()(reading.ledger)
 for _command in (acting.approve, acting.deny, acting.revise, acting.consent, acting.settle, acting.withdraw):
     app.command()(_command)
+app.command()(legs.settle_leg)
 for _command in (controls.stop, controls.resume, controls.controls):
     app.command()(_command)
 for _command in (reconciling.reconcile, reconciling.reconciliations, reconciling.restored):

@@ -69,6 +69,22 @@ def _leg_words(leg: Mapping[str, Any]) -> str:
     return f"{leg['amount_text']} of {leg['target']} back from {leg['account']}"
 
 
+def show_leg(out: Output, leg: Mapping[str, Any]) -> None:
+    """One leg, for the person who settles it."""
+    out.fields(
+        [
+            ("leg", leg["id"]),
+            ("what", _leg_words(leg)),
+            ("state", leg["state"]),
+            ("code", leg.get("code")),
+            ("meaning", leg.get("meaning")),
+            ("remedy", leg.get("remedy")),
+            ("detail", leg.get("detail")),
+            ("made as", leg.get("reversal_id")),
+        ]
+    )
+
+
 def show(out: Output, refund: Refund) -> None:
     """Everything about one refund that a person needs; ``--json`` has the rest."""
     asked, deadlines = refund.get("request") or {}, refund.get("deadlines") or {}

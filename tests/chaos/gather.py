@@ -62,6 +62,7 @@ class Gathering:
             external=external,
             posts=posts,
             stops=tuple(self._book.stops),
+            returned=[*truth.get("reversals", ()), *truth.get("fee_refunds", ())],
             told_no={refund: self._book.told_no[refund] for refund in payment.refunds if refund in self._book.told_no},
         )
 

@@ -129,6 +129,27 @@ def _two_operations_of_one_refund(facts: Facts) -> None:
     )
 
 
+def _with_a_leg(facts: Facts) -> dict[str, Any]:
+    leg = {"id": "leg_1", "state": "done", "reversal_id": "trr_1"}
+    _view(facts)["processor"]["legs"] = [leg]
+    facts.returned = [{"id": "trr_1", "metadata": {"refunds_operation": "leg_1"}}]
+    return leg
+
+
+def _a_leg_twice(facts: Facts) -> None:
+    _with_a_leg(facts)
+    facts.returned.append(facts.returned[0] | {"id": "trr_2"})
+
+
+def _a_leg_of_nobody(facts: Facts) -> None:
+    _with_a_leg(facts)
+    facts.returned.append({"id": "trr_2", "metadata": {"refunds_operation": "leg_2"}})
+
+
+def _a_leg_done_and_not_made(facts: Facts) -> None:
+    _with_a_leg(facts)["reversal_id"] = "trr_2"
+
+
 def _one_key_two_contents(facts: Facts) -> None:
     metadata = facts.creates[0]["params"]["metadata"] | {"more": "1"}
     facts.creates.append(facts.creates[0] | {"params": facts.creates[0]["params"] | {"metadata": metadata}})
@@ -305,6 +326,7 @@ def _more_calls_than_attempts(facts: Facts) -> None:
 
 WRONG: dict[str, tuple[Callable[[Facts], None], ...]] = {
     "over_refunded": (_more_than_captured, _more_asked_for_than_left),
+    "leg_twice": (_a_leg_twice, _a_leg_of_nobody, _a_leg_done_and_not_made),
     "refunded_twice": (_one_operation_two_refunds, _two_operations_of_one_refund, _one_key_two_contents),
     "unapproved": (
         *(_a_request_of_nobody, _another_amount_than_approved, _an_approval_of_other_terms, _a_denial_consumed, _nothing_consumed),

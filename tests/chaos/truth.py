@@ -58,6 +58,8 @@ class Facts:
     """When requests that move money left the worker, by idempotency key."""
     stops: tuple[Stop, ...] = ()
     told_no: dict[str, str] = field(default_factory=dict[str, str])
+    returned: list[Json] = field(default_factory=list[Json])
+    """Reversals of transfers and refunds of fees, by the sandbox's truth."""
 
     def operations(self) -> Iterator[tuple[Json, Json]]:
         """Each view with each of its operations."""
@@ -104,6 +106,21 @@ def refunded_twice(facts: Facts) -> Iterator[str]:
     for request in facts.creates:
         if contents.setdefault(request["key"], request["params"]) != request["params"]:
             yield f"the key {request['key']} was sent with another content"
+
+
+def leg_twice(facts: Facts) -> Iterator[str]:
+    """A leg of a marketplace refund is made at most once; one that is done was made, and nothing of ours was made that is no leg."""
+    counted = Counter(made["metadata"].get("refunds_operation") for made in facts.returned)
+    known = {leg["id"]: leg for view in facts.views.values() for leg in view["processor"].get("legs", ())}
+    for leg, count in counted.items():
+        if leg is not None and count > 1:
+            yield f"the leg {leg} was made {count} times"
+        if leg is not None and leg not in known:
+            yield f"{leg} was made, and is no leg of any refund"
+    made = {one["id"] for one in facts.returned}
+    for leg in known.values():
+        if leg["state"] == "done" and leg["reversal_id"] not in made:
+            yield f"the leg {leg['id']} is done and was not made"
 
 
 def unapproved(facts: Facts) -> Iterator[str]:
@@ -332,7 +349,7 @@ def sent_too_late(facts: Facts) -> Iterator[str]:
 CHECKS: dict[str, Callable[[Facts], Iterator[str]]] = {
     check.__name__: check
     for check in (
-        *(over_refunded, refunded_twice, unapproved, lost, record_broken, guessed, failed_without_answer, differs, unseen),
+        *(over_refunded, refunded_twice, leg_twice, unapproved, lost, record_broken, guessed, failed_without_answer, differs, unseen),
         *(sent_after_no, sent_while_stopped, sent_too_late, sent_past_a_difference, undone),
     )
 }
