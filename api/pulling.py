@@ -25,7 +25,7 @@ class ReportQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     outcome: PullOutcome | None = None
-    cursor: Annotated[str, StringConstraints(min_length=1, max_length=255)] | None = None
+    cursor: Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00]*$")] | None = None
     limit: Annotated[int, Field(ge=1, le=500)] = 100
 
 

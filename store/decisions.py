@@ -141,7 +141,7 @@ def _check_open(change: Change, recorded: list[Row], terms_hash: str | None, ver
     if change.status is not Status.AWAITING_REVIEW:
         if change["code"] == Code.REVIEW_EXPIRED:
             raise RefundError(Code.REVIEW_EXPIRED)
-        if any(d["kind"] == REVIEW for d in recorded):
+        if change.status not in (Status.WITHDRAWN, Status.EXPIRED) and any(d["kind"] == REVIEW for d in recorded):
             raise RefundError(Code.ALREADY_DECIDED, f"It is {change.status} by an earlier decision.")
         raise RefundError(Code.NOT_AWAITING_REVIEW, f"It is {change.status}.")
     if change["pending_revision"] is not None:

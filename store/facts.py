@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import (
     ARRAY,
     CTE,
-    BigInteger,
     ColumnElement,
     Executable,
     Interval,
+    Numeric,
     Text,
     and_,
     any_,
@@ -236,7 +236,8 @@ def _worth() -> ColumnElement[Any]:
     """What a revision was recorded to count as in the base currency; null when nobody recorded that. It is never converted again at another day's rate."""
     base, fact = bindparam("base", type_=Text), func.jsonb_extract_path_text
     recorded_in = fact(revisions.c.facts, literal_column("'base'"), literal_column("'currency'"))
-    recorded = cast(fact(revisions.c.facts, literal_column("'base'"), literal_column("'amount'")), BigInteger)
+    # Not a bigint: with an enormous rate an amount is worth more than that holds.
+    recorded = cast(fact(revisions.c.facts, literal_column("'base'"), literal_column("'amount'")), Numeric)
     return case((revisions.c.currency == base, revisions.c.amount), (recorded_in == base, recorded))
 
 

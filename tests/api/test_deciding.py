@@ -62,6 +62,16 @@ async def test_the_first_decision_stands(api: Api) -> None:
     assert (await api.ledger(view["id"]))[-1] == "decision_refused"
 
 
+async def test_what_was_withdrawn_after_its_approval_is_not_said_to_be_decided_so(api: Api) -> None:
+    view = await api.in_review()
+    await decide(api, view, await api.reviewer())
+    await api.call("POST", f"/v1/refunds/{view['id']}/withdrawal", await api.shop(), {})
+
+    late = (await decide(api, view, await api.reviewer("olga"), "deny")).json()
+
+    assert (late["code"], late["detail"]) == ("NOT_AWAITING_REVIEW", "It is withdrawn.")
+
+
 @pytest.mark.parametrize("terms_hash", [None, "0" * 64])
 async def test_field_59_a_decision_on_terms_nobody_sees_any_more_is_refused(shared_api: Api, terms_hash: str | None) -> None:
     api = shared_api

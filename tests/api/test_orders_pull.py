@@ -65,6 +65,11 @@ async def test_a_pull_is_stored_shown_and_reported_by_payment(api: Api) -> None:
     assert "anna" not in str([entry["data"] for entry in entries])
 
 
+async def test_a_page_that_nobody_was_given_is_refused(api: Api) -> None:
+    answer = await api.call("GET", f"{PATH}/opl_00000000000000000000000000/payments?cursor=%00", await api.caller("olga", Role.OPERATOR))
+    assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_FIELD")
+
+
 @pytest.mark.parametrize(
     ("body", "code", "field"),
     [

@@ -216,3 +216,12 @@ async def test_the_newest_that_holds_is_listed_and_all_with_history(world: World
     assert await ids(currency="EUR", history=True) == [corrected, second, first]
     assert await ids(currency="EUR", history=True, after=(world.clock.at, corrected), limit=1) == [second]
     assert await ids(base="EUR") == []
+
+
+async def test_an_enormous_rate_makes_a_person_look_and_spoils_no_later_refund(world: World) -> None:
+    await record(world, "JPY", "999999999999")
+
+    (yen, first), (dollars, second) = await asked(world, 1, "JPY", 1_000_000), await asked(world, 2, "USD", 100)
+
+    assert (first, second) == ("awaiting_review", "awaiting_review")
+    assert (base(world, yen)["amount"], base(world, dollars)["amount_today"]) == (99_999_999_999_900_000_000,) * 2
