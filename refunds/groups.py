@@ -167,15 +167,20 @@ def _gives(holder: Holder, left: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """The other parts of a group that are not over without having moved anything, in the same currency as the part that is judged.
+    """The other parts of a group that are not over without having moved anything.
 
-    ``amount`` is what they come to. ``counted_today`` of it is in the customer's day already; ``waiting`` of it, in ``parts`` parts, is not yet quoted.
+    ``amount`` is what those in the currency of the judged part come to; ``counted_today`` of it is in the customer's day already, ``waiting`` of it is not yet
+    quoted. ``elsewhere`` is what those in other currencies count as in the policy's base currency, ``elsewhere_today`` of it is in the day already;
+    ``not_counted`` are currencies of which nobody knows. ``parts`` of all currencies are not yet quoted.
     """
 
     amount: int = 0
     counted_today: int = 0
     waiting: int = 0
     parts: int = 0
+    elsewhere: int = 0
+    elsewhere_today: int = 0
+    not_counted: tuple[str, ...] = ()
 
 
 def judge_as_a_whole(policy: Policy, facts: Facts, others: Others) -> PolicyDecision:
@@ -184,9 +189,12 @@ def judge_as_a_whole(policy: Policy, facts: Facts, others: Others) -> PolicyDeci
     120 in two payments of 60 so meets a ceiling of 100 as 120 does, whichever part is judged first.
     """
     own = evaluate(policy, facts)
-    if not others.amount or whole_release(facts):
+    if others == Others() or whole_release(facts):
         return own
-    return _united(own, evaluate(policy, _whole(facts, others)))
+    whole = _whole(facts, others)
+    united = _united(own, evaluate(policy, whole))
+    in_base = _in_base(whole, others)
+    return united if in_base is None else _united(united, evaluate(policy, in_base))
 
 
 def _whole(facts: Facts, others: Others) -> Facts:
@@ -200,14 +208,34 @@ def _whole(facts: Facts, others: Others) -> Facts:
         worth = -(-worth * total // request.amount)
     return replace(
         facts,
-        request=replace(request, amount=total, possible_duplicate_of=None),
+        request=replace(request, amount=total),
         payment=replace(payment, remaining=total + room),
         customer=replace(
             customer,
             amount_today=max(0, customer.amount_today - others.counted_today),
             refunds_week=customer.refunds_week + others.parts,
         ),
-        base=replace(base, amount=worth, amount_today=day),
+        base=replace(
+            base,
+            amount=worth,
+            amount_today=None if day is None else day + others.elsewhere - others.elsewhere_today,
+            not_counted=tuple(sorted({*base.not_counted, *others.not_counted})),
+        ),
+    )
+
+
+def _in_base(whole: Facts, others: Others) -> Facts | None:
+    """The same in the base currency where parts are in several: 60 dollars and 60 euros are above a ceiling of 100 dollars. ``None`` where nothing says so."""
+    base = whole.base
+    if base.currency is None or base.amount is None or base.amount_today is None or not others.elsewhere:
+        return None
+    total = base.amount + others.elsewhere
+    return replace(
+        whole,
+        request=replace(whole.request, amount=total, currency=base.currency, lines_amount=None),
+        payment=replace(whole.payment, currency=base.currency, remaining=total),
+        customer=replace(whole.customer, amount_today=0),
+        base=replace(base, amount=total, amount_today=max(0, base.amount_today - others.elsewhere)),
     )
 
 
@@ -216,7 +244,7 @@ def _united(own: PolicyDecision, whole: PolicyDecision) -> PolicyDecision:
     more = tuple(
         replace(check, id=f"group:{check.id}", text=f"The group as a whole: {check.text}")
         for check in whole.checks
-        if check.result not in ("pass", told.get(check.id))
+        if check.result not in ("pass", told.get(check.id), told.get(f"group:{check.id}"))
     )
     united = replace(own, checks=(*own.checks, *more), tier=max(own.tier, whole.tier))
     if own.outcome != "proceed":

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, null, select
+from sqlalchemy import Text, bindparam, literal_column, null, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -20,11 +20,12 @@ from refunds.ids import Prefix, new_id
 from refunds.money import Money
 from refunds.orders import Order
 from refunds.people import Actor
+from refunds.policy import Policy
 from refunds.processor import MANUAL, DisputeState, PaymentState, PaymentStatus
 from refunds.requests import GroupRequest
 from refunds.status import RESERVING, Status
 from refunds.terms import canonical_hash
-from store import lines, orders, snapshots
+from store import lines, orders, rates, snapshots
 from store.changes import Change, enter
 from store.claims import refundable_of
 from store.intake import Accepted, asker_of, store_refund
@@ -49,6 +50,7 @@ _OTHERS = Query(
         refunds.c.amount,
         revisions.c.amount.label("quoted"),
         revisions.c.created_at.label("quoted_at"),
+        revisions.c.facts[literal_column("'base'", Text)].label("base"),
         refund_groups.c.allocation,
     )
     .join(refund_groups, refund_groups.c.id == refunds.c.group_id)
@@ -270,22 +272,46 @@ async def _store_part(
     return await store_refund(connection, clock, texts, actor, f"{group_id}/{part.payment}", derived, request, values)
 
 
-async def others(connection: AsyncConnection, change: Change, currency: str, today: datetime) -> Others:
-    """What the other parts of a refund's group come to in a currency: those that are not yet quoted by the allocation, the others by their present terms.
+async def others(connection: AsyncConnection, change: Change, policy: Policy, currency: str) -> Others:
+    """What the other parts of a refund's group come to: those that are not yet quoted by the allocation, the others by their present terms.
+
+    Parts in another currency than ``currency`` count as what was recorded with their quote, or as what they would be quoted as now.
 
     Read it under the customer's lock, so that two parts that are quoted at once see each other.
     """
-    found = Others()
+    found, (today, _) = Others(), policy.customer_limits.day(change.at)
     for row in await _OTHERS.all(connection, group=change["group_id"], refund=change.id):
-        if row["currency"] != currency:
-            continue
-        if row["quoted"] is None and row["status"] in _UNQUOTED:
+        waits = row["quoted"] is None and row["status"] in _UNQUOTED
+        if waits:
             amount = row["amount"] or next(p["amount"] for p in row["allocation"]["parts"] if p["payment"] == row["payment_id"])
-            found = replace(found, amount=found.amount + amount, waiting=found.waiting + amount, parts=found.parts + 1)
+            found = replace(found, parts=found.parts + 1)
         elif row["status"] in _COUNTED and row["quoted"]:
-            counted = row["quoted"] if row["quoted_at"] >= today else 0
-            found = replace(found, amount=found.amount + row["quoted"], counted_today=found.counted_today + counted)
+            amount = row["quoted"]
+        else:
+            continue
+        in_day = not waits and row["quoted_at"] >= today
+        if row["currency"] == currency:
+            counted, waiting = (amount if in_day else 0), (amount if waits else 0)
+            found = replace(
+                found, amount=found.amount + amount, counted_today=found.counted_today + counted, waiting=found.waiting + waiting
+            )
+        elif (worth := await _worth(connection, change, policy, row, amount, waits=waits)) is None:
+            found = replace(found, not_counted=(*found.not_counted, row["currency"]))
+        else:
+            found = replace(found, elsewhere=found.elsewhere + worth, elsewhere_today=found.elsewhere_today + (worth if in_day else 0))
     return found
+
+
+async def _worth(connection: AsyncConnection, change: Change, policy: Policy, row: Row, amount: int, *, waits: bool) -> int | None:
+    """What a part in another currency counts as in the base currency; ``None`` when nobody knows, or the rate is too old."""
+    if row["currency"] == policy.base:
+        return amount
+    if not waits:
+        recorded = row["base"] or {}
+        return recorded.get("amount") if recorded.get("currency") == policy.base else None
+    found = await rates.worth(connection, policy, Money(amount, row["currency"]), change.at)
+    too_old = found.rate is not None and found.rate.is_too_old(change.at, policy.rates_at_most_days_old)
+    return None if too_old else found.amount
 
 
 async def visible(connection: AsyncConnection, group_id: str, *, integration: str | None) -> Row:

@@ -144,8 +144,7 @@ async def judge(
         by_lines=asked.by_lines or bool(change["group_id"] and asked.units and not asked.full),
     )
     if change["group_id"]:
-        today, _ = force.policy.customer_limits.day(change.at)
-        others = await groups.others(connection, change, order["recorded_currency"], today)
+        others = await groups.others(connection, change, force.policy, order["recorded_currency"])
         decision = judge_as_a_whole(force.policy, facts, others)
     else:
         decision = evaluate(force.policy, facts)

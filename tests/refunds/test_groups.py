@@ -215,6 +215,25 @@ def test_a_part_alone_is_judged_as_ever(facts: Build) -> None:
     assert judge_as_a_whole(POLICY, facts(), Others()) == evaluate(POLICY, facts())
 
 
+def test_field_36_parts_in_other_currencies_count_in_the_day_and_under_the_ceilings(facts: Build) -> None:
+    ceiling, day = DOLLARS.consent_only_up_to, DOLLARS.per_customer_per_day
+    part = facts(request={"amount": ceiling}, payment={"remaining": ceiling}, base={"amount": ceiling, "amount_today": 0})
+    assert evaluate(POLICY, part).review is None
+
+    above = judge_as_a_whole(POLICY, part, Others(elsewhere=1, parts=1))
+    assert (check(above, "group:ceiling"), check(above, "group:customer_day_all")) == ("require_review", None)
+    over_the_day = judge_as_a_whole(POLICY, part, Others(elsewhere=day - ceiling + 1, parts=1))
+    assert [one.result for one in over_the_day.checks if one.id == "group:customer_day_all"] == ["require_review"], "told once"
+    counted = facts(request={"amount": ceiling}, payment={"remaining": ceiling}, base={"amount": ceiling, "amount_today": day - ceiling})
+    already = judge_as_a_whole(POLICY, counted, Others(elsewhere=day - ceiling, elsewhere_today=day - ceiling))
+    assert check(already, "group:customer_day_all") is None, "what is in the day already counts once"
+
+
+def test_field_36_a_part_of_which_nobody_knows_what_it_counts_as_is_a_persons(facts: Build) -> None:
+    found = judge_as_a_whole(POLICY, facts(), Others(not_counted=("EUR",), parts=1))
+    assert check(found, "group:customer_day_all") == "require_review"
+
+
 def test_what_the_part_itself_is_denied_for_stays(facts: Build) -> None:
     disputed = facts(payment={"dispute": DisputeState.OPEN})
     found = judge_as_a_whole(POLICY, disputed, Others(amount=100, waiting=100, parts=1))

@@ -14,6 +14,7 @@ from refunds.requests import GroupRequest
 from refunds.status import Status
 from store import deciding_groups, groups
 from store.groups import AcceptedGroup
+from tests.store.test_rates import record as rates_of
 from tests.store.world import World
 
 CARD = {"processor": "manual", "tender": "gift_card", "id": "card-1", "amount": 2_000, "currency": "USD"}
@@ -303,6 +304,51 @@ async def test_splitting_does_not_escape_the_ceiling_of_one_refund(world: World)
     _, found = await quoted(world, wish(amount=12_000))
 
     assert {situation.status for situation in found.values()} == {Status.AWAITING_REVIEW}
+
+
+async def in_currencies(world: World, **paid: int) -> AcceptedGroup:
+    """A group in full over an order that was paid in several currencies."""
+    payments = [{"id": f"pi_{code.lower()}", "amount": amount, "currency": code} for code, amount in paid.items()]
+    await world.order(amounts=(), payments=payments)
+    for payment in payments:
+        await world.read(payment["id"], payment["amount"], currency=payment["currency"])
+    return await asked(world, wish(full=True))
+
+
+async def needed(world: World, group: AcceptedGroup) -> list[set[str]]:
+    """The group's checks that ask for a person, part by part in their order."""
+    found: list[set[str]] = []
+    for part in group.parts:
+        await world.steps.prepare(part.refund_id)
+        [row] = world.rows("SELECT decision FROM revisions WHERE refund_id = %s", part.refund_id)
+        checks = row["decision"]["checks"]
+        found.append({one["id"] for one in checks if one["result"] == "require_review" and one["id"].startswith("group:")})
+    return found
+
+
+async def test_field_36_a_group_over_several_currencies_is_one_wish_from_its_first_part_on(world: World) -> None:
+    for code, text in (("EUR", "1.00"), ("GBP", "1.25"), ("CAD", "0.75")):
+        await rates_of(world, code, text)
+
+    group = await in_currencies(world, USD=9_000, EUR=9_000, GBP=7_000, CAD=12_000)
+
+    first, *_ = await needed(world, group)
+    assert first >= {"group:ceiling", "group:customer_day_all", "group:customer_week"}, "it is $357.50 in four refunds"
+
+
+async def test_field_36_a_part_without_a_rate_makes_the_whole_group_a_persons(world: World) -> None:
+    group = await in_currencies(world, USD=1_000, EUR=1_000)
+
+    first, _ = await needed(world, group)
+
+    assert first == {"group:customer_day_all"}
+
+
+async def test_field_36_small_parts_in_two_currencies_go_without_a_person(world: World) -> None:
+    await rates_of(world, "EUR", "1.00")
+    group = await in_currencies(world, USD=4_000, EUR=4_000)
+
+    assert await needed(world, group) == [set(), set()]
 
 
 async def in_review(world: World, *amounts: int, gift: int = 0) -> AcceptedGroup:
