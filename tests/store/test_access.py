@@ -85,7 +85,8 @@ def test_nobody_but_the_owner_changes_what_is_written_once(migrated: World, logi
     [
         (grants.PAYMENTS, "INSERT INTO decisions (id) VALUES ('dec')"),
         (grants.PAYMENTS, "SELECT 1 FROM texts"),
-        (grants.PAYMENTS, "SELECT 1 FROM customers"),
+        (grants.PAYMENTS, "UPDATE customers SET account_created_at = NULL"),
+        (grants.PAYMENTS, "SELECT 1 FROM customer_keys"),
         (grants.PAYMENTS, "SELECT 1 FROM api_keys"),
         (grants.PAYMENTS, "UPDATE controls SET stopped = false"),
         (grants.CLASSIFY, "SELECT 1 FROM operations"),
