@@ -5,7 +5,6 @@ then. Recording it moves the refund in the same transaction; the signal or updat
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import insert, select
@@ -21,7 +20,6 @@ from refunds.status import BEFORE_OPERATION, Event, Status
 from store import orders
 from store.changes import Change, enter, lock_payment, lock_refund, read_refund
 from store.deadlines import climb
-from store.leg_rows import PARKED
 from store.requirements import (
     APPROVE,
     CONSENT,
@@ -34,7 +32,7 @@ from store.requirements import (
     revision_of,
 )
 from store.sql import Row
-from store.tables import customers, instructions, legs, payments, refunds
+from store.tables import customers, instructions, payments, refunds
 from store.tables import orders as orders_table
 
 AUDITED = frozenset(
@@ -229,7 +227,7 @@ async def record_withdrawal(connection: AsyncConnection, clock: Clock, *, refund
         return Recorded("", change.row, replayed=True)
     if change.status not in BEFORE_OPERATION:
         raise RefundError(Code.TOO_LATE, f"It is {change.status}.")
-    instruction_id = await _instruct(connection, change, "withdraw", actor, {})
+    instruction_id = await instruct(connection, change, "withdraw", actor, {})
     change.move(Event.WITHDRAW, actor=actor.principal_id, instruction=instruction_id)
     change.signal("withdraw", instruction_id)
     await change.save(connection)
@@ -267,7 +265,7 @@ async def record_revision(connection: AsyncConnection, clock: Clock, *, refund_i
     )
     if same:
         raise RefundError(Code.TERMS_UNCHANGED, field="amount")
-    instruction_id = await _instruct(connection, change, "revise", actor, body)
+    instruction_id = await instruct(connection, change, "revise", actor, body)
     change.put(pending_revision=instruction_id)
     change.signal("revise", instruction_id)
     await change.save(connection)
@@ -334,52 +332,11 @@ async def record_settlement(
     body = {"outcome": outcome, "processor_refund_id": processor_refund_id}
     if outcome == "not_refunded":
         body["first_person"] = await _first_to_say_so(connection, change, actor)
-    instruction_id = await _instruct(connection, change, "settle", actor, body)
+    instruction_id = await instruct(connection, change, "settle", actor, body)
     if outcome == "refunded" or body["first_person"]:
         change.signal("settle", instruction_id)
     await change.save(connection)
     return Recorded(instruction_id, change.row)
-
-
-async def record_leg_settlement(
-    connection: AsyncConnection, clock: Clock, *, refund_id: str, leg_id: str, actor: Actor, outcome: str, receipt: str | None
-) -> Recorded:
-    """Record how a person settles a parked leg, as :func:`record_settlement` does for a refund: ``reversed`` names what was made at the processor,
-    ``not_reversed`` needs two persons. Raises ``INVALID_FIELD``, ``PERSON_REQUIRED``, ``LEG_NOT_FOUND`` and ``NOT_PARKED``."""
-    if (outcome == "reversed") != (receipt is not None):
-        raise RefundError(Code.INVALID_FIELD, "Name reversal_id with the outcome reversed, and only then.", field="reversal_id")
-    if actor.kind is not PrincipalKind.PERSON:
-        raise RefundError(Code.PERSON_REQUIRED)
-    change = await lock_refund(connection, refund_id, clock.now)
-    query = select(legs.c.state, legs.c.state_since).where(legs.c.id == leg_id, legs.c.refund_id == refund_id)
-    leg = (await connection.execute(query)).one_or_none()
-    if leg is None:
-        raise RefundError(Code.LEG_NOT_FOUND)
-    if leg.state != PARKED:
-        raise RefundError(Code.NOT_PARKED, f"The leg is {leg.state}.")
-    body = {"leg": leg_id, "outcome": outcome, "reversal_id": receipt}
-    if outcome == "not_reversed":
-        body["first_person"] = await _first_to_say_so_of(connection, leg_id, actor, since=leg.state_since)
-    instruction_id = await _instruct(connection, change, "settle", actor, body)
-    if outcome == "reversed" or body["first_person"]:
-        change.signal("settle", instruction_id)
-    await change.save(connection)
-    return Recorded(instruction_id, change.row)
-
-
-async def _first_to_say_so_of(connection: AsyncConnection, leg_id: str, actor: Actor, *, since: datetime) -> str | None:
-    """Another person who already said, since it was parked, that a leg was not made."""
-    query = (
-        select(instructions.c.principal_id)
-        .where(
-            instructions.c.body["leg"].astext == leg_id,
-            instructions.c.body["outcome"].astext == "not_reversed",
-            instructions.c.principal_id != actor.principal_id,
-            instructions.c.recorded_at >= since,
-        )
-        .limit(1)
-    )
-    return (await connection.execute(query)).scalar_one_or_none()
 
 
 async def _is_manual(connection: AsyncConnection, refund_id: str) -> bool:
@@ -407,7 +364,8 @@ async def _first_to_say_so(connection: AsyncConnection, change: Change, actor: A
     ).scalar_one_or_none()
 
 
-async def _instruct(connection: AsyncConnection, change: Change, kind: str, actor: Actor, body: dict[str, Any]) -> str:
+async def instruct(connection: AsyncConnection, change: Change, kind: str, actor: Actor, body: dict[str, Any]) -> str:
+    """Record what a person asks of a refund, and enter it in the ledger; returns the id of the record."""
     instruction_id = new_id(Prefix.INSTRUCTION)
     await connection.execute(
         insert(instructions).values(

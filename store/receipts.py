@@ -172,9 +172,7 @@ class Receipts(OperationRows):
             change.notice("failed", code=conclusion.code)
         if before is Status.FAILED and conclusion.event is Event.PROCESSOR_SUCCEEDED:
             change.notice("succeeded_after_failure")
-        await leg_rows.follow(
-            connection, change, longest=self._longest_call, escalate=timedelta(seconds=self.settings.parked_escalate_s)
-        )
+        await leg_rows.follow(connection, change, longest=self._longest_call, escalate=timedelta(seconds=self.settings.parked_escalate_s))
 
     async def released(self, operation: Operation, *, attempt: Attempt | None) -> Situation:
         """Record that the authorisation was cancelled: no money was taken, so it is not counted as a refund."""

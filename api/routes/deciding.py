@@ -19,7 +19,7 @@ from refunds.orders import CleanText, Strict
 from refunds.payment_ids import TOLD_BY_ITSELF
 from refunds.people import PrincipalKind, Role
 from refunds.requests import RevisionRequest
-from store import decisions, views
+from store import decisions, leg_decisions, views
 from store.db import Connection
 from store.decisions import Recorded
 
@@ -282,7 +282,7 @@ async def settle_leg(refund_id: str, leg_id: str, call: TheCall) -> Response:
     async with call.auditing("settlement", refund_id_in(refund_id)), call.begin(Role.SETTLER) as connection:
         said = parse(LegSettlement, raw)
         given = {"refund_id": refund_id, "leg_id": leg_id, "actor": call.actor, "outcome": said.outcome, "receipt": said.reversal_id}
-        recorded = await decisions.record_leg_settlement(connection, clock, **given)
+        recorded = await leg_decisions.record_leg_settlement(connection, clock, **given)
         await _keep_note(call, connection, recorded, said.evidence)
         instruction = await views.instruction(connection, recorded.id)
     if said.outcome == "not_reversed" and not instruction["body"]["first_person"]:

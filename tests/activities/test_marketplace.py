@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from refunds.errors import Code, RefundError
 from refunds.marketplace import LegKind
-from store import decisions
 from tests.activities.shop import MakeShop, Shop, Tampered, all_of, crash
 
 SELLER, OTHER = "acct_seller", "acct_other"
-BOTH = {"reverse_transfer": True, "refund_application_fee": True}
+BOTH: dict[str, Any] = {"reverse_transfer": True, "refund_application_fee": True}
 
 
 @pytest.fixture
@@ -157,7 +155,7 @@ async def test_separate_transfers_are_each_reversed_by_themselves(shop: Shop) ->
     ],
 )
 async def test_field_37_a_leg_that_does_not_apply_is_refused_by_name(
-    shop: Shop, payment: dict[str, Any], wish: dict[str, bool], code: str
+    shop: Shop, payment: dict[str, Any], wish: dict[str, Any], code: str
 ) -> None:
     intent = await shop.paid(**payment)
     refund = await shop.received(intent, None, **wish)
@@ -372,90 +370,6 @@ async def test_a_refund_that_fails_after_its_legs_tells_a_person(shop: Shop) -> 
     assert sorted(notice["kind"] for notice in notices) == ["failed", "leg_of_failed_refund", "leg_of_failed_refund"]
     assert (await shop.entries(refund)).count("leg_outlived_refund") == 2
     assert await made(shop, intent) == {"reversals": [3_000], "fee_refunds": [300]}
-
-
-# --- settling --------------------------------------------------------------------------------------------------------------------------------
-
-
-async def parked_leg(shop: Shop) -> tuple[str, str, dict[str, Any]]:
-    intent = await sold(shop)
-    refund = await accepted(shop, intent, 3_000, reverse_transfer=True)
-    await shop.fault("transfer_reversal.create", {"kind": "lose_request"}, times=shop.settings.submit_max_attempts)
-    await until_over(shop, refund)
-    [leg] = await legs_of(shop, refund)
-    assert leg["state"] == "parked"
-    await lapse(shop, refund)
-    return intent, refund, leg
-
-
-async def says(shop: Shop, refund: str, leg: str, who: str, outcome: str, receipt: str | None = None) -> str:
-    async with shop.api.begin() as connection:
-        given = {"refund_id": refund, "leg_id": leg, "actor": shop.people[who], "outcome": outcome, "receipt": receipt}
-        recorded = await decisions.record_leg_settlement(connection, shop.clock, **given)
-    return recorded.id
-
-
-async def test_a_parked_leg_is_settled_by_what_was_made_by_hand(shop: Shop) -> None:
-    intent, refund, leg = await parked_leg(shop)
-    wrong, right = await by_hand(shop, leg["target"], 1), await by_hand(shop, leg["target"], 3_000)
-
-    first = await shop.settled(refund, await says(shop, refund, leg["id"], "sam", "reversed", "trr_nothing"))
-    second = await shop.settled(refund, await says(shop, refund, leg["id"], "sam", "reversed", wrong))
-    third = await shop.settled(refund, await says(shop, refund, leg["id"], "sam", "reversed", right))
-
-    assert (first.refused, second.refused, third.refused) == ("SETTLEMENT_NOT_FOUND", "SETTLEMENT_MISMATCH", "")
-    assert third.legs_at is None
-    [leg] = await legs_of(shop, refund)
-    assert (leg["state"], leg["receipt_id"]) == ("done", right)
-    row = await shop.row(refund)
-    assert (row["final_at"] is not None, row["queue"]) == (True, None)
-    assert (await shop.truth(intent))["reversals"][-1]["amount"] == 3_000
-
-
-async def test_a_reversal_settles_one_leg_only(shop: Shop) -> None:
-    _, refund, leg = await parked_leg(shop)
-    made_by_hand = await by_hand(shop, leg["target"], 3_000)
-    await shop.settled(refund, await says(shop, refund, leg["id"], "sam", "reversed", made_by_hand))
-    [payment] = await shop.query(
-        "SELECT processor_payment FROM payments JOIN refunds r ON payment_id = payments.id WHERE r.id = :r", r=refund
-    )
-    other = await accepted(shop, payment["processor_payment"], 3_000, reverse_transfer=True)
-    await shop.fault("transfer_reversal.create", {"kind": "lose_request"}, times=shop.settings.submit_max_attempts)
-    await until_over(shop, other)
-    [open_leg] = await legs_of(shop, other)
-
-    heard = await shop.settled(other, await says(shop, other, open_leg["id"], "sam", "reversed", made_by_hand))
-
-    assert heard.refused == "SETTLEMENT_MISMATCH"
-
-
-async def test_not_reversed_needs_two_persons_and_a_list_without_it(shop: Shop) -> None:
-    _, refund, leg = await parked_leg(shop)
-    await says(shop, refund, leg["id"], "sam", "not_reversed")
-    heard = await shop.settled(refund, await says(shop, refund, leg["id"], "tess", "not_reversed"))
-
-    assert (heard.refused, heard.status, heard.legs_at) == ("", "succeeded", None)
-    [leg] = await legs_of(shop, refund)
-    assert (leg["state"], leg["code"]) == ("not_done", "SETTLED_NOT_REVERSED")
-    with pytest.raises(RefundError) as refused:
-        await says(shop, refund, leg["id"], "sam", "reversed", "trr_1")
-    assert refused.value.code is Code.NOT_PARKED
-
-
-async def test_not_reversed_is_contradicted_by_what_is_there(shop: Shop) -> None:
-    intent = await sold(shop)
-    refund = await accepted(shop, intent, 3_000, reverse_transfer=True)
-    await shop.fault("transfer_reversal.create", {"kind": "lose_answer"}, times=9)
-    await until_over(shop, refund, processor=Blind(shop.processor))
-    [leg] = await legs_of(shop, refund)
-    assert leg["state"] == "parked"
-    await lapse(shop, refund)
-    await says(shop, refund, leg["id"], "sam", "not_reversed")
-
-    heard = await shop.settled(refund, await says(shop, refund, leg["id"], "tess", "not_reversed"))
-
-    assert heard.refused == "SETTLEMENT_CONTRADICTED"
-    assert (await states(shop, refund)) == {"reverse_transfer": "done"}
 
 
 class Miscounting(Tampered):
