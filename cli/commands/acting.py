@@ -49,19 +49,27 @@ def revise(
     full: Annotated[bool, typer.Option("--full", help="Everything that is still refundable.")] = False,
     reason: Annotated[Reason | None, typer.Option("--reason", help="Another reason.")] = None,
     payment: Annotated[str | None, typer.Option("--payment", help="Another payment of the same customer.")] = None,
+    reverse_transfer: Annotated[
+        bool | None,
+        typer.Option("--reverse-transfer/--keep-transfer", help="On a marketplace: take the connected accounts' part back, or not."),
+    ] = None,
+    refund_fee: Annotated[
+        bool | None, typer.Option("--refund-fee/--keep-fee", help="On a marketplace: give the platform's fee back, or not.")
+    ] = None,
     note: Note = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Ask for other terms: a new revision that needs its own consent and decision. The amount is shown back before it counts."""
     out = Output(as_json)
-    if amount is None and not full and reason is None and payment is None:
-        raise Misused("A revision changes something: give --amount with --currency, --full, --reason or --payment.")
+    legs = {"reverse_transfer": reverse_transfer, "refund_application_fee": refund_fee}
+    if amount is None and not full and (reason, payment, *legs.values()) == (None,) * 4:
+        raise Misused("A revision changes something: give --amount with --currency, --full, --reason, --payment or a leg.")
     money = _typed_amount(amount, currency, locale, full=full)
     with Api() as api:
         found = api.refund(refund)
         _show_terms(out, found)
-        changes = _changes(money, locale, full=full, reason=reason, payment=payment)
+        changes = _changes(money, locale, full=full, reason=reason, payment=payment) + _leg_changes(legs)
         # Said before it is asked, so that also where nobody can be asked the reading of what was typed is seen.
         out.say(f"New terms: {', '.join(changes)}.")
         confirm(out, "Ask for these terms?", yes=yes)
@@ -73,6 +81,7 @@ def revise(
             "reason": reason.value if reason else None,
             "payment_id": payment,
             "note": note,
+            **legs,
         }
         _answer(out, api.act(refund, "revisions", body))
 
@@ -99,6 +108,12 @@ def _changes(money: Money | None, locale: str, *, full: bool, reason: Reason | N
     if payment is not None:
         changes.append(f"payment {payment}")
     return changes
+
+
+def _leg_changes(legs: dict[str, bool | None]) -> list[str]:
+    """Which legs are asked for, or no more."""
+    words = {"reverse_transfer": "taking the transfer back", "refund_application_fee": "giving the platform's fee back"}
+    return [words[name] if wanted else f"not {words[name]}" for name, wanted in legs.items() if wanted is not None]
 
 
 def consent(

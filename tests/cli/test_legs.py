@@ -70,3 +70,14 @@ def test_not_reversed_needs_evidence_and_a_second_person(parked: FakeApi, refund
 
     assert "a second person who says the same" in ran.err
     assert parked.sent("POST") == [(PATH, {"outcome": "not_reversed", "evidence": "in no list"})]
+
+
+def test_revise_asks_for_a_leg_or_for_none(api: FakeApi, refunds: Runner) -> None:
+    api.on("GET", f"/v1/refunds/{ID}", (200, refund()))
+    api.on("POST", f"/v1/refunds/{ID}/revisions", (200, refund()))
+
+    ran = refunds("revise", ID, "--reverse-transfer", "--keep-fee", "--yes")
+
+    assert "New terms: taking the transfer back, not giving the platform's fee back." in ran.err
+    sent = {"terms_hash": refund()["terms_hash"], "reverse_transfer": True, "refund_application_fee": False}
+    assert api.sent("POST") == [(f"/v1/refunds/{ID}/revisions", sent)]
