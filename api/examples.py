@@ -31,6 +31,17 @@ EXAMPLES: dict[str, Any] = {
         "message": "One of the two cups arrived broken.",
         "customer_authentication": _AUTHENTICATION,
     },
+    "GroupRequest": {
+        "order_id": "A-7",
+        "customer_id": "c-17",
+        "amount": 6000,
+        "currency": "USD",
+        "reason": "product_issue",
+        "requested_by": "sam",
+        "customer_authentication": _AUTHENTICATION,
+    },
+    "GroupDecision": {"verdict": "approve", "terms": {"rf_01jna7c0m5y8qw2e4r6t8v0x3z": _HASH}, "note": "The photo shows it."},
+    "GroupConsent": {"agreed": True, "terms": {"rf_01jna7c0m5y8qw2e4r6t8v0x3z": _HASH}},
     "Ticket": {
         "customer_id": "c-17",
         "message": "One of the two cups of order A-7 arrived broken, please send back 25 dollars.",
