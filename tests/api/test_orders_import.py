@@ -73,7 +73,7 @@ BAD: list[tuple[Any, str, str | None]] = [
     (order(2, customer_id="a\0b"), "INVALID_FIELD", "customer_id"),
     (order(2, customer_id="a\ud800b"), "INVALID_FIELD", "customer_id"),
     (order(2, placed_at="2026-03-01 09:00:00"), "INVALID_FIELD", "placed_at"),
-    (order(2, payments=[{"id": "re_1", "amount": 1, "currency": "USD"}]), "INVALID_FIELD", "payments.0.id"),
+    (order(2, payments=[{"id": "re_1", "amount": 1, "currency": "USD"}]), "PAYMENT_IS_REFUND", "payments.0.id"),
     (order(2, payments=[{"id": "pi_1", "amount": 1, "currency": "USD"}] * 2), "INVALID_FIELD", "payments"),
     (order(1), "INVALID_FIELD", "order_id"),
     (order(2, payments=order(1)["order"]["payments"]), "ORDER_CONFLICT", "payments.0.id"),
