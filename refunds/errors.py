@@ -47,6 +47,7 @@ class Code(StrEnum):
     PAYMENT_IS_CHECKOUT_SESSION = "PAYMENT_IS_CHECKOUT_SESSION"
     PAYMENT_IS_INVOICE = "PAYMENT_IS_INVOICE"
     PAYMENT_IS_SETUP_INTENT = "PAYMENT_IS_SETUP_INTENT"
+    PAYMENT_IS_CLIENT_SECRET = "PAYMENT_IS_CLIENT_SECRET"
     PAYMENT_IS_DISPUTE = "PAYMENT_IS_DISPUTE"
     PAYMENT_IS_BALANCE_TRANSACTION = "PAYMENT_IS_BALANCE_TRANSACTION"
     PAYMENT_IS_OTHER_OBJECT = "PAYMENT_IS_OTHER_OBJECT"
@@ -56,6 +57,7 @@ class Code(StrEnum):
     CONNECTED_ACCOUNT = "CONNECTED_ACCOUNT"
     GROUP_NOT_FOUND = "GROUP_NOT_FOUND"
     GROUP_NOT_COVERED = "GROUP_NOT_COVERED"
+    GROUP_TOO_LARGE = "GROUP_TOO_LARGE"
     LINES_AND_FULL = "LINES_AND_FULL"
     LINE_TWICE = "LINE_TWICE"
     LINE_NOT_FOUND = "LINE_NOT_FOUND"
@@ -232,6 +234,11 @@ CATALOGUE: dict[Code, Meaning] = {
         "The id is a SetupIntent's: it prepares payments and takes no money.",
         "Send the PaymentIntent (pi_...) that took the money in the named field.",
     ),
+    _C.PAYMENT_IS_CLIENT_SECRET: Meaning(
+        422,
+        "This is a client secret, not an id: whoever has it can act on the payment in a browser.",
+        "Send the PaymentIntent's id, the part before _secret_, in the named field; keep the secret out of logs.",
+    ),
     _C.PAYMENT_IS_DISPUTE: Meaning(
         422, "The id is a dispute's, not a payment's.", "Send the dispute's payment_intent or charge in the named field."
     ),
@@ -262,6 +269,11 @@ CATALOGUE: dict[Code, Meaning] = {
         409,
         "The order's payments together do not hold what is asked for; nothing was made.",
         "Ask for at most what the payments named in the answer still hold, or for one of them alone.",
+    ),
+    _C.GROUP_TOO_LARGE: Meaning(
+        409,
+        "It would take more payments than a group may have parts; nothing was made.",
+        "Ask for an amount that fewer payments hold, then for the rest, or for the payments one by one.",
     ),
     _C.LINES_AND_FULL: Meaning(
         422, "Both lines or shipping and full were given.", "Send full: true for everything that is left, or the lines."
@@ -316,7 +328,11 @@ CATALOGUE: dict[Code, Meaning] = {
         "The processor's refund is not the one that was approved.",
         "Compare payment, amount and currency; the differences are named.",
     ),
-    _C.SETTLEMENT_CONTRADICTED: Meaning(409, "The processor's list shows that it was refunded.", "Settle as refunded with the named id."),
+    _C.SETTLEMENT_CONTRADICTED: Meaning(
+        409,
+        "The processor's list shows that it was refunded, or somebody said of a manual part that they gave it back.",
+        "Settle as refunded with the named id; what was said of a manual part counts by itself.",
+    ),
     _C.ATTEMPT_OPEN: Meaning(409, "A request may still be under way.", "Repeat after the named time.", retryable=True),
     _C.MESSAGE_UNBACKED: Meaning(
         0, "A message names no recorded decision or instruction.", "Send it through the API, which records it first."

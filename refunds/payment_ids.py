@@ -15,6 +15,8 @@ class NotAPayment(StrEnum):
     CHECKOUT_SESSION = "checkout_session"
     INVOICE = "invoice"
     SETUP_INTENT = "setup_intent"
+    CLIENT_SECRET = "client_secret"
+    """What a browser is given for a PaymentIntent or SetupIntent: the id and a secret."""
     DISPUTE = "dispute"
     BALANCE_TRANSACTION = "balance_transaction"
     OTHER_OBJECT = "other_object"
@@ -46,6 +48,8 @@ _OTHERS = (
 
 def by_its_prefix(processor_payment: str) -> NotAPayment | None:
     """What the beginning of an id says it is instead of a payment; ``None`` when it says nothing against it."""
+    if "_secret_" in processor_payment:
+        return NotAPayment.CLIENT_SECRET
     found = next((kind for prefix, kind in _BY_PREFIX.items() if processor_payment.startswith(prefix)), None)
     if found is None and processor_payment.startswith(_OTHERS):
         return NotAPayment.OTHER_OBJECT
@@ -57,6 +61,7 @@ CODES: dict[NotAPayment, Code] = {
     NotAPayment.CHECKOUT_SESSION: Code.PAYMENT_IS_CHECKOUT_SESSION,
     NotAPayment.INVOICE: Code.PAYMENT_IS_INVOICE,
     NotAPayment.SETUP_INTENT: Code.PAYMENT_IS_SETUP_INTENT,
+    NotAPayment.CLIENT_SECRET: Code.PAYMENT_IS_CLIENT_SECRET,
     NotAPayment.DISPUTE: Code.PAYMENT_IS_DISPUTE,
     NotAPayment.BALANCE_TRANSACTION: Code.PAYMENT_IS_BALANCE_TRANSACTION,
     NotAPayment.OTHER_OBJECT: Code.PAYMENT_IS_OTHER_OBJECT,

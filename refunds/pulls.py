@@ -78,6 +78,8 @@ class Judgement:
 
 
 _LONGEST_ID = 200
+UNWRITABLE = "\ufffd"
+"""Stands in an id for what no text may contain (NUL, half a surrogate pair): no id of anybody's."""
 _NOTHING_TAKEN = {
     "processing": Code.PAYMENT_PROCESSING,
     "canceled": Code.PAYMENT_CANCELED,
@@ -98,7 +100,7 @@ def judge_alone(payment: ListedPayment) -> Judgement | None:
     if not (payment.customer_ref or "").strip():
         return Judgement.skipped(Code.NO_CUSTOMER_ID)
     for name, value in (("order", payment.order_ref), ("customer", payment.customer_ref)):
-        if value is not None and (len(value.strip()) > _LONGEST_ID or not value.isprintable()):
+        if value is not None and (len(value.strip()) > _LONGEST_ID or not value.isprintable() or UNWRITABLE in value):
             return Judgement.skipped(
                 Code.INVALID_FIELD, f"The {name}'s id in the metadata is no id: at most {_LONGEST_ID} printable characters."
             )

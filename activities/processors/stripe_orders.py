@@ -1,13 +1,17 @@
 """Stripe's payments of a window of time, with the merchant's ids from their metadata: what a pull of orders reads."""
 
 import math
+import re
 from datetime import UTC, datetime
 from typing import Any, cast
 
 from activities.processors import answers
 from activities.processors.stripe_calls import MISSHAPEN, PAGE, StripeCalls, reading
+from refunds.money import MAX_AMOUNT
 from refunds.processor import NotSent
-from refunds.pulls import ListedPayment, PaymentPage
+from refunds.pulls import UNWRITABLE, ListedPayment, PaymentPage
+
+_UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class StripeOrders(StripeCalls):
@@ -40,10 +44,13 @@ def _payment(found: answers.Json, order_field: str, customer_field: str) -> List
         metadata = found["metadata"]
         if not isinstance(metadata, dict):
             raise TypeError("metadata is not an object")
+        captured = answers.amount(found, "amount_received")
+        if captured > MAX_AMOUNT:
+            raise ValueError("more than any payment")
         return ListedPayment(
             id=answers.text(found, "id"),
             raw_status=answers.text(found, "status"),
-            captured=answers.amount(found, "amount_received"),
+            captured=captured,
             currency=answers.text(found, "currency").upper(),
             created_at=datetime.fromtimestamp(answers.whole(found, "created"), UTC),
             order_ref=_named(cast(dict[str, Any], metadata), order_field),
@@ -57,5 +64,5 @@ def _named(metadata: dict[str, Any], field: str) -> str | None:
     value = metadata.get(field)
     if value is not None and not isinstance(value, str):
         raise TypeError("a value of metadata is not text")
-    # Without the character that no column takes; what else is odd about it is judged later, by name.
-    return None if value is None else value.replace("\x00", "\ufffd").strip()
+    # Without what no column takes; that it was there, and what else is odd about it, is judged later, by name.
+    return None if value is None else _UNWRITABLE.sub(UNWRITABLE, value).strip()

@@ -10,6 +10,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from activities.processors.stripe import StripeProcessor
 from activities.pull import PullOrders
 from refunds.errors import Code, RefundError
 from refunds.messages import PullInput
@@ -341,3 +342,35 @@ async def test_an_operator_who_cancels_ends_it_and_what_was_made_stays(puller: P
     assert (ended.phase, ended.payments, ended.judged) == ("canceled", 240, 200)
     assert (await puller.shop.query("SELECT count(*) AS n FROM orders")) == [{"n": 100}]
     assert await puller.shop.query("SELECT customer_ref FROM pulled_payments WHERE customer_ref IS NOT NULL") == []
+
+
+async def test_a_payment_that_cannot_be_read_or_stored_keeps_no_other_from_being_made(puller: Puller) -> None:
+    """Half a surrogate pair, NUL, a status that is none, more money than there is: each is said of its own payment, and the page goes on."""
+    fine, half, nul, status, rich = [await puller.paid(f"order-{number}", "anna") for number in range(5)]
+    odd: dict[str, dict[str, Any]] = {
+        half: {"metadata": {"order_id": "a\ud800b", "customer_id": "anna"}},
+        nul: {"metadata": {"order_id": "\x00", "customer_id": "anna"}},
+        status: {"status": "suc\x00eeded"},
+        rich: {"amount_received": 2**70},
+    }
+
+    class Odd(StripeProcessor):
+        async def _get(self, path: str, **params: Any) -> Any:
+            listed: Any = await super()._get(path, **params)
+            return listed | {"data": [found | odd.get(found["id"], {}) for found in listed["data"]]}
+
+    puller.shop.clock.advance(timedelta(seconds=2))
+    processor = Odd(puller.shop.settings, puller.shop.clock)
+    try:
+        pull = await puller.carried(await puller.asked(), processor)
+    finally:
+        await processor.close()
+
+    assert pull.is_over
+    assert await puller.said(pull) == {
+        fine: ("created", None),
+        half: ("skipped", "INVALID_FIELD"),
+        nul: ("skipped", "INVALID_FIELD"),
+        status: ("error", "PAYMENT_UNREADABLE"),
+        rich: ("error", "PAYMENT_UNREADABLE"),
+    }

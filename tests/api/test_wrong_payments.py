@@ -14,6 +14,8 @@ KINDS = {
     "cs_live_a1Sandbox": "PAYMENT_IS_CHECKOUT_SESSION",
     "in_1MabcSandbox": "PAYMENT_IS_INVOICE",
     "seti_1MabcSandbox": "PAYMENT_IS_SETUP_INTENT",
+    "pi_3MabcSandbox_secret_xyz": "PAYMENT_IS_CLIENT_SECRET",
+    "seti_1MabcSandbox_secret_xyz": "PAYMENT_IS_CLIENT_SECRET",
     "dp_1MabcSandbox": "PAYMENT_IS_DISPUTE",
     "du_1MabcSandbox": "PAYMENT_IS_DISPUTE",
     "txn_1MabcSandbox": "PAYMENT_IS_BALANCE_TRANSACTION",
@@ -49,6 +51,7 @@ async def test_a_refund_or_quote_of_such_a_payment_is_refused_by_name_and_leaves
     before = await api.count("refunds")
     quoted = await api.call("POST", "/v1/quotes", await api.shop(), body)
     for answer in (await api.ask(body), quoted):
+        assert "_secret_xyz" not in answer.text
         assert (answer.status_code, answer.json()["code"], answer.json()["field"]) == (422, KINDS[given], "payment_id")
     assert await api.count("refunds") == before
 
