@@ -23,6 +23,9 @@ from refunds.policy.checks import whole_release
 from refunds.policy.model import ReviewRole
 from refunds.processor import MISSING, DisputeState, PaymentState, PaymentStatus
 
+MOST_PARTS = 50
+"""The most parts of a group, so that it can be seen and decided as a whole. An order names as many payments, but those of its earlier versions stay its own."""
+
 
 class LeftOut(StrEnum):
     """Why a payment of the order has no part in a group."""

@@ -6,8 +6,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from refunds.discrepancies import Kind, Standing
 from refunds.errors import Code
 from refunds.ids import Prefix, is_id
+from refunds.processor import MANUAL
 from refunds.status import Status
-from store import controls, halts
+from store import controls, halts, restoring
 from store.sql import Query, pipelined
 from store.tables import discrepancies, refunds
 
@@ -39,9 +40,14 @@ Brake = tuple[Code, str]
 
 
 async def of_everything(connection: AsyncConnection, processor: str) -> Brake | None:
-    """What keeps every refund of a processor back, or ``None``. What cannot be read raises, and then nothing is sent."""
+    """What keeps every refund of a processor back, or ``None``. What cannot be read raises, and then nothing is sent.
+
+    Manual parts have no processor to be halted, but a database that may have forgotten something may have forgotten who was told to give money back, too.
+    """
     async with pipelined(connection):
-        controlling, halting = await controls.READ.ask(connection), await halts.IN_FORCE.ask(connection, processor=processor)
+        controlling = await controls.READ.ask(connection)
+        by_hand = processor == MANUAL
+        halting = await (restoring.IN_DOUBT.ask(connection) if by_hand else halts.IN_FORCE.ask(connection, processor=processor))
     control, halt = controls.Control(**await controlling.one()), await halting.first()
     if control.stopped:
         return Code.EMERGENCY_STOP, "an operator has stopped all refunds"

@@ -20,6 +20,7 @@ from refunds.status import BEFORE_OPERATION, Event, Status
 from store import orders
 from store.changes import Change, enter, lock_payment, lock_refund, read_refund
 from store.deadlines import climb
+from store.instructed import said_given_back
 from store.requirements import (
     APPROVE,
     CONSENT,
@@ -32,7 +33,7 @@ from store.requirements import (
     revision_of,
 )
 from store.sql import Row
-from store.tables import customers, instructions, payments, refunds
+from store.tables import customers, instructions, payments, principals, refunds
 from store.tables import orders as orders_table
 
 AUDITED = frozenset(
@@ -49,6 +50,7 @@ AUDITED = frozenset(
         Code.NOT_AWAITING_CONSENT,
         Code.TOO_LATE,
         Code.NOT_PARKED,
+        Code.SETTLEMENT_CONTRADICTED,
         Code.NOT_REVISABLE,
     }
 )
@@ -313,7 +315,8 @@ async def record_settlement(
 
     ``refunded`` names the processor's refund, which a manual part has none of; whoever asked for one cannot settle it, because nobody else is asked.
     ``not_refunded`` needs two persons: the first record answers with ``SECOND_PERSON_REQUIRED`` by the caller, the second one counts. Raises
-    ``INVALID_FIELD``, ``PERSON_REQUIRED``, ``SELF_APPROVAL`` and ``NOT_PARKED``.
+    ``INVALID_FIELD``, ``PERSON_REQUIRED``, ``SELF_APPROVAL`` and ``NOT_PARKED``, and ``SETTLEMENT_CONTRADICTED`` when somebody has just said that they gave a
+    manual part back.
     """
     by_hand = await _is_manual(connection, refund_id)
     if (outcome == "refunded" and not by_hand) != (processor_refund_id is not None):
@@ -331,6 +334,9 @@ async def record_settlement(
         raise RefundError(Code.NOT_PARKED, f"It is {change.status}.")
     body = {"outcome": outcome, "processor_refund_id": processor_refund_id}
     if outcome == "not_refunded":
+        if by_hand and (giver := await said_given_back(connection, refund_id)) is not None:
+            handle = (await connection.execute(select(principals.c.handle).where(principals.c.id == giver))).scalar_one()
+            raise RefundError(Code.SETTLEMENT_CONTRADICTED, f"{handle} has said that it was given back.")
         body["first_person"] = await _first_to_say_so(connection, change, actor)
     instruction_id = await instruct(connection, change, "settle", actor, body)
     if outcome == "refunded" or body["first_person"]:

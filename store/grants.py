@@ -67,6 +67,7 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "processor_binding": (READ,),
         "controls": (READ,),
         "discrepancies": (READ,),
+        "reconciliations": (READ,),
         "halts": (READ,),
         "pacing": (READ, "UPDATE (next_at)"),
         "policy_versions": (READ,),

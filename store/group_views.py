@@ -7,14 +7,12 @@ from datetime import datetime
 from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.groups import MOST_PARTS
 from store import orders, views
 from store.groups import visible
 from store.sql import Row
 from store.tables import customers, refund_groups
 from store.tables import orders as orders_table
-
-MOST = 50
-"""The most parts a group can have: an order has no more payments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class SeenGroup:
 async def group(connection: AsyncConnection, group_id: str, *, integration: str | None, now: datetime) -> SeenGroup:
     """Everything about a group. With ``integration`` only one of that is seen. Raises ``GROUP_NOT_FOUND``."""
     row = await visible(connection, group_id, integration=integration)
-    members = await views.page(connection, views.Filters(group_id=group_id), limit=MOST, now=now)
+    members = await views.page(connection, views.Filters(group_id=group_id), limit=MOST_PARTS, now=now)
     return SeenGroup(row, members, await orders.payments_of(connection, row["order_id"]))
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from refunds.allocation import Breakdown, break_down, check_units
 from refunds.clock import Clock
 from refunds.errors import Code, RefundError
-from refunds.groups import Allocation, Holder, Others, Part, allocate
+from refunds.groups import MOST_PARTS, Allocation, Holder, Others, Part, allocate
 from refunds.ids import Prefix, new_id
 from refunds.money import Money
 from refunds.orders import Order
@@ -98,7 +98,8 @@ async def accept(
 
     ``readings`` are the payments just read, by our surrogates; without one the last reading counts, and without any what the merchant recorded. What each
     payment holds is judged again under its lock when its part is quoted. Safe to call again with the same key and body. Raises what :func:`order_of` raises,
-    ``IDEMPOTENCY_KEY_REUSED``, ``GROUP_NOT_COVERED`` when the payments do not hold what is asked for, and what pricing lines raises.
+    ``IDEMPOTENCY_KEY_REUSED``, ``GROUP_NOT_COVERED`` when the payments do not hold what is asked for, ``GROUP_TOO_LARGE`` when it would take more of
+    them than a group may have parts, and what pricing lines raises.
     """
     body_hash = request.body_hash()
     if (replay := await find_replay(connection, actor, key, body_hash)) is not None:
@@ -166,12 +167,14 @@ async def _allocated(
     allocation = allocate(holders, amount, code)
     if allocation.missing or not allocation.parts:
         raise _not_covered(allocation, payments, amount, code)
+    if (parts := len(allocation.parts)) > MOST_PARTS:
+        raise RefundError(Code.GROUP_TOO_LARGE, f"It would take {parts} payments, and a group has at most {MOST_PARTS} parts.", parts=parts)
     return allocation, breakdown
 
 
 async def _priced(connection: AsyncConnection, request: GroupRequest, order: Row, states: Mapping[str, PaymentState]) -> Breakdown:
     """What the named units come to, of all that the order's payments took together."""
-    currencies = {state.currency for state in states.values()}
+    currencies = {state.currency for state in states.values() if state.captured or state.capturable} or {order["body"]["currency"]}
     if len(currencies) > 1:
         raise RefundError(
             Code.LINES_OF_SEVERAL_PAYMENTS, "The order was paid in several currencies, so its lines have no one price.", field="lines"

@@ -1,6 +1,6 @@
 """Instructions to settle something by hand, as the payments role carries them out: each once, and what became of it stays written on it."""
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code
@@ -8,8 +8,27 @@ from refunds.messages import Situation
 from store.changes import Change
 from store.operation_rows import OperationRows
 from store.situations import situation
-from store.sql import Row
+from store.sql import Query, Row
 from store.tables import instructions
+
+_GIVEN_BACK = Query(
+    select(instructions.c.principal_id)
+    .where(
+        instructions.c.refund_id == bindparam("refund"),
+        instructions.c.kind == literal("settle"),
+        instructions.c.applied_at.is_(None),
+        instructions.c.body["outcome"].astext == literal("refunded"),
+    )
+    .order_by(instructions.c.recorded_at)
+)
+
+
+async def said_given_back(connection: AsyncConnection, refund_id: str) -> str | None:
+    """The principal who recorded of a manual part that it was given back, which has not been heard yet. Read it under the refund's lock.
+
+    Nobody else can be asked, so this is money that moved: nobody's word that nothing did may come before it, in whatever order they are heard.
+    """
+    return await _GIVEN_BACK.value(connection, refund=refund_id)
 
 
 class Instructed(OperationRows):

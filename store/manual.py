@@ -32,7 +32,8 @@ class HandingOver(Payments):
     """The part of the payments role that sends nothing."""
 
     async def hand_over(self, refund_id: str) -> Situation:
-        """Park an approved manual part for the person who gives it back, and tell its owners; hold it while a stop or draft mode holds everything.
+        """Park an approved manual part for the person who gives it back, and tell its owners; hold it while a stop or draft mode holds everything, or
+        the database may have forgotten that it was given back already.
 
         Safe to call any number of times: only an approved one moves. Terms that expired, or that no longer fit what is left of the payment, are held and
         quoted again, as for any other refund.

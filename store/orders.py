@@ -14,6 +14,7 @@ from refunds.ids import Prefix, new_id
 from refunds.money import Money
 from refunds.orders import Order
 from refunds.payment_ids import check_kind, names_a_charge
+from refunds.processor import MANUAL
 from store.changes import enter
 from store.sql import Query, Row
 from store.tables import customers, order_versions, orders, payments
@@ -113,6 +114,13 @@ async def _put_payments(connection: AsyncConnection, order_id: str, order: Order
                 raise RefundError(Code.ORDER_CONFLICT, f"A payment's {name} never changes.", field=f"payments.{index}.{name}")
         if row.amount != payment.amount:
             await connection.execute(update(payments).where(payments.c.id == row.id).values(amount=payment.amount))
+    await _take_off(connection, order_id, [payment.id for payment in order.payments if payment.processor == MANUAL])
+
+
+async def _take_off(connection: AsyncConnection, order_id: str, named: list[str]) -> None:
+    """Record that nothing was taken by the manual payments that an order names no more: its record is all there is of them, and is so corrected."""
+    gone = (payments.c.order_id == order_id, payments.c.processor == MANUAL, payments.c.processor_payment.not_in(named))
+    await connection.execute(update(payments).where(*gone, payments.c.amount > 0).values(amount=0))
 
 
 async def get_order(connection: AsyncConnection, external_ref: str) -> tuple[Row, list[Row]]:
@@ -155,7 +163,7 @@ async def find_target(connection: AsyncConnection, *, customer_ref: str, order_r
     if payment_ref is not None:
         return await _target_by_payment(connection, customer_ref, order_ref, payment_ref)
     order = await find_order(connection, customer_ref=customer_ref, order_ref=order_ref)
-    candidates = await payments_of(connection, order["id"])
+    candidates = [payment for payment in await payments_of(connection, order["id"]) if payment["amount"]]
     if not candidates:
         raise RefundError(Code.PAYMENT_NOT_FOUND, "The order has no payment that could be refunded.", field="order_id")
     if len(candidates) > 1:

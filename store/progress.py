@@ -24,7 +24,9 @@ from store.sql import Query, Row
 from store.tables import classifications, decisions, instructions, orders, payments, refunds
 
 _TO_READ = Query(
-    select(payments.c.processor_payment, payments.c.currency, or_(refunds.c.reverse_transfer, refunds.c.refund_application_fee).label("flow"))
+    select(
+        payments.c.processor_payment, payments.c.currency, or_(refunds.c.reverse_transfer, refunds.c.refund_application_fee).label("flow")
+    )
     .join(refunds, refunds.c.payment_id == payments.c.id)
     .where(
         refunds.c.id == bindparam("refund"),
@@ -106,7 +108,7 @@ class Steps:
                 await connection.execute(
                     select(payments)
                     .join(orders, orders.c.id == payments.c.order_id)
-                    .where(orders.c.id == order_id, orders.c.customer_id == row["customer_id"])
+                    .where(orders.c.id == order_id, orders.c.customer_id == row["customer_id"], payments.c.amount > 0)
                 )
             )
             .mappings()

@@ -7,8 +7,9 @@ from refunds.errors import Code
 from refunds.messages import Situation
 from refunds.processor import Conclusion, ProcessorRefund, RefundState, conclude
 from refunds.status import Event, Status
+from refunds.terms import OperationKind
 from store.changes import lock_refund
-from store.instructed import Instructed
+from store.instructed import Instructed, said_given_back
 from store.manual import HandingOver
 from store.operations import Operation
 from store.situations import situation
@@ -68,7 +69,8 @@ class Settling(HandingOver, Instructed):
     async def settle_not_refunded(self, operation: Operation, instruction: Row, found: ProcessorRefund | None) -> Situation:
         """Let ``not_refunded`` count if a second person says it, no attempt can still be under way, and the complete fresh list has no such refund.
 
-        ``found`` is our refund in that list, if it is there: then it is adopted and the settlement refused as ``SETTLEMENT_CONTRADICTED``.
+        ``found`` is our refund in that list, if it is there: then it is adopted and the settlement refused as ``SETTLEMENT_CONTRADICTED``. So is one of a
+        manual part of which somebody said that they gave it back.
         """
         if found is not None:
             await self.receipt(operation, found, attempt=None)
@@ -84,6 +86,9 @@ class Settling(HandingOver, Instructed):
                 return await self._done(connection, change, instruction, Code.NOT_PARKED, f"it is {change.status}")
             if not instruction["body"].get("first_person"):
                 return await self._done(connection, change, instruction, Code.SECOND_PERSON_REQUIRED, "only one person has said so")
+            by_hand = operation.kind is OperationKind.MANUAL
+            if by_hand and (giver := await said_given_back(connection, change.id)) is not None:
+                return await self._done(connection, change, instruction, Code.SETTLEMENT_CONTRADICTED, f"{giver} gave it back")
             if (named := await self._named(connection, operation)) is not None:
                 return await self._done(connection, change, instruction, Code.SETTLEMENT_CONTRADICTED, f"the receipt names {named}")
             current = await self._operation(connection, change)

@@ -110,13 +110,14 @@ async def latest(
 
 
 def by_hand(payment: Row, now: datetime) -> PaymentState:
-    """A manual payment as it stands: captured is what the merchant recorded, and what was given back is what our own refunds claim of it.
+    """A manual payment as it stands: captured is what the merchant recorded, and what was given back is what our own refunds claim of it. One that its order
+    names no more was never taken.
 
     Its name is our surrogate: a gift card's number is nothing for terms, which travel.
     """
     return PaymentState(
         processor_payment=payment["id"],
-        status=PaymentStatus.CAPTURED,
+        status=PaymentStatus.CAPTURED if payment["amount"] else PaymentStatus.CANCELED,
         currency=payment["currency"],
         captured=payment["amount"],
         capturable=0,

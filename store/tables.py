@@ -130,7 +130,7 @@ payments = Table(
     _text("processor"),
     _text("processor_payment"),
     _text("currency"),
-    Column("amount", BigInteger, nullable=False),
+    Column("amount", BigInteger, nullable=False),  # as the merchant records it; zero of a manual one that the order names no more
     _text("tender", nullable=True),  # of a manual payment: what a person gives back
     UniqueConstraint("processor", "processor_payment"),
 )

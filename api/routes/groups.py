@@ -18,6 +18,7 @@ from api.contract import KEY_HEADER, errors, takes
 from api.routes.deciding import Note, TermsHash, Withdrawal
 from api.routes.refunds import LINE_CODES, MONEY_CODES, SEES_REFUNDS, Filter
 from refunds.errors import Code, RefundError
+from refunds.groups import MOST_PARTS
 from refunds.ids import Prefix, is_id
 from refunds.messages import Message
 from refunds.orders import Strict
@@ -31,7 +32,6 @@ from store.sql import Row
 
 router = APIRouter(prefix="/v1/refund-groups", tags=["groups"])
 _READING_WITHIN_S = 2.0
-MOST_PARTS = 50
 Terms = Annotated[dict[str, TermsHash | None], Field(min_length=1, max_length=MOST_PARTS)]
 
 
@@ -57,6 +57,7 @@ _ASKING = (
     Code.ORDER_NOT_FOUND,
     Code.PAYMENT_NOT_FOUND,
     Code.GROUP_NOT_COVERED,
+    Code.GROUP_TOO_LARGE,
 )
 
 

@@ -12,7 +12,7 @@ from refunds.policy import sample_policy_text
 from refunds.processor import DisputeState, PaymentState, PaymentStatus, ProcessorRefund, RefundState
 from refunds.requests import GroupRequest
 from refunds.status import Status
-from store import deciding_groups, groups
+from store import deciding_groups, group_views, groups
 from store.groups import AcceptedGroup
 from tests.store.test_rates import record as rates_of
 from tests.store.world import World
@@ -234,6 +234,38 @@ async def test_field_12_a_payment_that_holds_less_than_allocated_denies_its_part
 
     assert (found[second].status, found[second].code) == (Status.DENIED, Code.EXCEEDS_REFUNDABLE)
     assert found[first].status == Status.APPROVED
+
+
+async def test_a_group_has_at_most_as_many_parts_as_can_be_seen_and_decided_together(world: World) -> None:
+    paid = [{"id": f"pi_{world.database.name}{n}", "amount": 1_000, "currency": "USD"} for n in range(51)]
+    await world.order(amounts=(), payments=paid[:50])
+    await world.order(amounts=(), payments=paid[50:])
+
+    error = await refused(world, wish(full=True))
+    group = await asked(world, wish(amount=50_000))
+
+    assert (error.code, error.ids) == (Code.GROUP_TOO_LARGE, {"parts": 51})
+    async with world.api.begin() as connection:
+        seen = await group_views.group(connection, group.id, integration=None, now=world.clock.now())
+    assert {row["id"] for row in seen.members} == {part.refund_id for part in group.parts}
+    assert len(seen.members) == 50
+
+
+async def test_a_gift_card_that_the_order_names_no_more_gives_nothing(world: World) -> None:
+    [card] = await ordered(world, 7_000, gift=2_000, lines=LINES)
+    await world.order(amounts=(), payments=[{"id": card, "amount": 7_000, "currency": "USD"}], lines=LINES)
+
+    group = await asked(world, wish(full=True))
+
+    assert (shares(world, group), left_out(world, group)) == ({card: None}, {"card-1": LeftOut.NOT_CAPTURED})
+
+
+async def test_a_payment_that_was_never_taken_does_not_make_an_order_one_of_several_currencies(world: World) -> None:
+    [card] = await ordered(world, 9_000, gift=0, lines=LINES)
+    paid = {"id": card, "amount": 9_000, "currency": "USD"}
+    await world.order(amounts=(), payments=[paid, CARD | {"currency": "EUR"}], lines=LINES)
+    await world.order(amounts=(), payments=[paid], lines=LINES)
+    assert shares(world, await asked(world, wish(lines=of_lines(mug=1)))) == {card: 3_000}
 
 
 async def test_somebody_elses_order_is_not_there(world: World) -> None:

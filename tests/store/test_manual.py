@@ -12,7 +12,7 @@ from refunds.messages import Situation
 from refunds.orders import Order, Tender
 from refunds.people import Actor, PrincipalKind, Role
 from refunds.status import RESERVING, Status
-from store import controls, decisions, orders
+from store import controls, decisions, orders, restoring
 from store.importing import import_orders
 from store.reconciling import Reconciling
 from store.settling import Settling
@@ -50,19 +50,29 @@ async def settler(world: World, handle: str = "sven") -> Actor:
     return await world.actor(handle, PrincipalKind.PERSON, Role.SETTLER)
 
 
-async def settle(world: World, refund_id: str, actor: Actor, outcome: str = "refunded", named: str | None = None) -> Situation:
-    """Record what a person says, and let it count as the payments role does."""
+async def says(world: World, refund_id: str, actor: Actor, outcome: str = "refunded", named: str | None = None) -> str:
+    """Record what a person says, and return its id."""
     async with world.api.begin() as connection:
         recorded = await decisions.record_settlement(
             connection, world.clock, refund_id=refund_id, actor=actor, outcome=outcome, processor_refund_id=named
         )
+    return recorded.id
+
+
+async def hear(world: World, refund_id: str, said: str) -> Situation:
+    """Let what was recorded count, as the payments role does."""
     settling = handing(world)
-    instruction, operation = await settling.instruction(refund_id, recorded.id), await settling.operation_of(refund_id)
+    instruction, operation = await settling.instruction(refund_id, said), await settling.operation_of(refund_id)
     assert instruction is not None
     assert operation is not None
-    if outcome == "refunded":
+    if instruction["body"]["outcome"] == "refunded":
         return await settling.settle_by_hand(operation, instruction)
     return await settling.settle_not_refunded(operation, instruction, None)
+
+
+async def settle(world: World, refund_id: str, actor: Actor, outcome: str = "refunded", named: str | None = None) -> Situation:
+    """Record what a person says, and let it count."""
+    return await hear(world, refund_id, await says(world, refund_id, actor, outcome, named))
 
 
 def terms_of(world: World, refund_id: str) -> Mapping[str, Any]:
@@ -157,6 +167,40 @@ async def test_two_persons_say_that_nothing_was_given_back_and_then_it_can_be_as
     assert (await world.quoted(amount=9_000))[1].status in RESERVING
 
 
+async def test_nobody_can_say_that_nothing_was_given_back_once_somebody_said_that_they_gave_it(world: World) -> None:
+    await gift_card(world)
+    refund_id = await parked(world, amount=9_000)
+    sven, sara = await settler(world), await settler(world, "sara")
+    given = await says(world, refund_id, sven)
+
+    for somebody in (sven, sara):
+        with pytest.raises(RefundError) as raised:
+            await says(world, refund_id, somebody, "not_refunded")
+        assert (raised.value.code, raised.value.detail) == (Code.SETTLEMENT_CONTRADICTED, "sven has said that it was given back.")
+    assert world.count("instructions") == 1
+    assert (await hear(world, refund_id, given)).status == Status.SUCCEEDED
+
+
+async def test_that_it_was_given_back_counts_in_whatever_order_it_is_heard(world: World) -> None:
+    await gift_card(world)
+    refund_id = await parked(world, amount=9_000)
+    sven, sara = await settler(world), await settler(world, "sara")
+    await says(world, refund_id, sven, "not_refunded")
+    both = await says(world, refund_id, sara, "not_refunded")
+    given = await says(world, refund_id, sven)
+
+    first = await hear(world, refund_id, both)
+
+    assert (first.status, first.refused, first.refused_detail) == (
+        Status.PARKED,
+        Code.SETTLEMENT_CONTRADICTED,
+        f"{sven.principal_id} gave it back",
+    )
+    assert (await hear(world, refund_id, given)).status == Status.SUCCEEDED
+    assert (await hear(world, refund_id, both)).status == Status.SUCCEEDED, "heard twice, refused once"
+    assert (await world.quoted(amount=9_000))[1].code == Code.ALREADY_REFUNDED
+
+
 async def test_whoever_asked_for_a_manual_part_cannot_settle_it(world: World) -> None:
     await gift_card(world)
     uma = await world.actor("uma", PrincipalKind.PERSON, Role.REQUESTER, Role.SETTLER)
@@ -206,6 +250,76 @@ async def test_a_halted_processor_does_not_keep_a_gift_card_back(world: World) -
     refund_id = await approved(world, amount=2_000)
     await world.submitting.halt(Code.KEY_REFUSED, "the key is wrong")
     assert (await handing(world).hand_over(refund_id)).status == Status.PARKED
+
+
+@pytest.mark.parametrize("halted_already", [False, True])
+async def test_nobody_is_told_to_give_back_what_a_restored_database_may_have_forgotten(world: World, halted_already: bool) -> None:
+    await gift_card(world)
+    refund_id = await approved(world, amount=2_000)
+    if halted_already:
+        await world.submitting.halt(Code.KEY_REFUSED, "the key is wrong")
+        world.clock.advance(minutes=1)
+    async with world.payments.begin() as connection:
+        await restoring.doubted(connection, world.clock.now(), processor="stripe", reason="restored to yesterday")
+
+    held = await handing(world).hand_over(refund_id)
+    world.clock.advance(minutes=1)
+    still = await world.steps.resume_held(refund_id)
+
+    assert (held.status, held.code, still.status) == (Status.HELD, Code.PROCESSOR_HALTED, Status.HELD)
+    assert world.count("operations") == 0
+    world.execute("UPDATE halts SET lifted_at = now(), lifted_by = 'test', lifted_reason = 'compared'")
+    for _ in range(2):  # the first gives it its turn
+        world.clock.advance(minutes=1)
+        await world.steps.resume_held(refund_id)
+    assert (await handing(world).hand_over(refund_id)).status == Status.PARKED
+
+
+async def put(world: World, *payments: Mapping[str, Any]) -> None:
+    """Another version of the order, which names these payments."""
+    await world.order(amounts=(), payments=list(payments))
+
+
+OTHER_CARD = CARD | {"id": "card-4712", "amount": 500}
+
+
+async def test_what_was_recorded_by_mistake_is_corrected_by_naming_it_no_more(world: World) -> None:
+    await put(world, CARD, OTHER_CARD)
+    await put(world, OTHER_CARD)
+
+    _, one_left = await world.quoted(amount=500)
+    _, denied = await world.quoted(payment_id=CARD["id"], amount=2_000)
+
+    assert one_left.status == Status.APPROVED, "the order has one payment, so none has to be named"
+    assert (denied.status, denied.code) == (Status.DENIED, Code.PAYMENT_CANCELED)
+    await put(world, CARD, OTHER_CARD)
+    assert (await world.quoted(payment_id=CARD["id"], amount=9_000))[1].status in RESERVING
+
+
+async def test_an_order_that_names_none_of_its_manual_payments_has_none(world: World) -> None:
+    await gift_card(world)
+    await put(world)
+    with pytest.raises(RefundError) as raised:
+        await world.quoted(amount=500)
+    assert raised.value.code is Code.PAYMENT_NOT_FOUND
+
+
+async def test_a_payment_at_the_processor_stays_what_its_reading_says_whatever_the_order_names(world: World) -> None:
+    await world.ready(9_000)
+    await put(world)
+    assert (await world.quoted(amount=2_000))[1].status in RESERVING
+
+
+async def test_what_was_taken_off_the_order_is_noticed_before_anybody_is_told_to_pay(world: World) -> None:
+    await put(world, CARD, OTHER_CARD)
+    refund_id = await approved(world, payment_id=CARD["id"], amount=2_000)
+    await put(world, OTHER_CARD)
+
+    held = await handing(world).hand_over(refund_id)
+    judged = await world.steps.resume_held(refund_id)
+
+    assert (held.status, held.code) == (Status.HELD, Code.TERMS_EXPIRED)
+    assert (judged.status, judged.code) == (Status.DENIED, Code.PAYMENT_CANCELED)
 
 
 async def test_a_smaller_recorded_amount_is_noticed_before_anybody_is_told_to_pay(world: World) -> None:
