@@ -2,12 +2,16 @@
 
 import inspect
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from refunds.points import parse
 from tests.chaos import faults, load
 from tests.chaos.plan import ERRANDS, FAULTS, POINTS, REFUNDS_OF, Plan
+from tests.chaos.truth import CHECKS
+
+DOCS = Path(__file__).parents[2] / "docs" / "chaos.md"
 
 
 def test_the_same_seed_gives_the_same_plan_and_another_another() -> None:
@@ -41,6 +45,12 @@ def test_a_long_plan_has_everything_in_it_and_all_of_it_can_be_carried_out() -> 
     assert set(kinds) == set(FAULTS)
     for fault in plan.troubles():
         inspect.signature(getattr(faults.Faults, fault.kind)).bind(None, fault, **fault.details)
+
+
+def test_the_docs_name_every_fault_and_every_check() -> None:
+    page = DOCS.read_text()
+
+    assert [name for name in (*FAULTS, *CHECKS) if f"`{name}`" not in page] == []
 
 
 def test_every_crash_point_of_a_plan_can_be_armed() -> None:
