@@ -9,9 +9,8 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 from pydantic_core import PydanticCustomError
 
 from refunds.errors import Code
-from refunds.ids import Prefix
 from refunds.money import MAX_AMOUNT, currency
-from refunds.payment_ids import PAYMENT_PREFIXES, answer_for, by_its_prefix
+from refunds.payment_ids import answer_for, by_its_prefix, unfit_for_manual
 from refunds.processor import STRIPE
 
 
@@ -151,8 +150,8 @@ class OrderPayment(Strict):
             return self
         if self.tender is None:
             raise _about("tender", f"Say what it was paid with, one of {', '.join(Tender)}.")
-        if self.id.startswith((*PAYMENT_PREFIXES, *(f"{prefix}_" for prefix in Prefix))) or by_its_prefix(self.id) is not None:
-            raise _about("id", "A manual payment's id must not look like one of the processor's, or of ours.")
+        if (why := unfit_for_manual(self.id)) is not None:
+            raise _about("id", why)
         return self
 
 

@@ -3,9 +3,12 @@
 Stripe's ids tell their kind by their prefix (https://docs.stripe.com/api); they tell neither their mode nor their account.
 """
 
+import re
 from enum import StrEnum
 
 from refunds.errors import CATALOGUE, Code, RefundError
+from refunds.ids import Prefix
+from refunds.people import readable_name
 
 
 class NotAPayment(StrEnum):
@@ -72,6 +75,29 @@ CODES: dict[NotAPayment, Code] = {
 
 TOLD_BY_ITSELF = tuple(CODES[kind] for kind in NotAPayment if kind not in (NotAPayment.OTHER_MODE, NotAPayment.UNKNOWN))
 """The codes of those."""
+
+_CARD_NUMBER = re.compile(r"(?:[0-9][ -]?){13,19}")
+
+
+def unfit_for_manual(own_id: str) -> str | None:
+    """Why an id is not one for a manual payment, without repeating it; ``None`` when it is. People read it to find what to give money back on."""
+    if own_id.startswith((*PAYMENT_PREFIXES, *(f"{prefix}_" for prefix in Prefix))) or by_its_prefix(own_id) is not None:
+        return "A manual payment's id must not look like one of the processor's, or of ours."
+    try:
+        plain = readable_name(own_id) == own_id
+    except ValueError:
+        plain = False
+    if not plain:
+        return "A manual payment's id is written in plain characters of one alphabet, so that it can only be read as what it is."
+    if _CARD_NUMBER.fullmatch(own_id) and _checks_as_card(own_id):
+        return "That is a card's number. A manual payment has an id of your own, such as the booking's."
+    return None
+
+
+def _checks_as_card(number: str) -> bool:
+    """Whether the last digit is the check digit of the others (ISO/IEC 7812-1, annex B)."""
+    digits = [int(digit) for digit in number if digit.isdigit()][::-1]
+    return sum(digits[::2]) % 10 == -sum(sum(divmod(2 * digit, 10)) for digit in digits[1::2]) % 10
 
 
 def answer_for(kind: NotAPayment) -> tuple[Code, str]:

@@ -158,7 +158,7 @@ async def check(connection: AsyncConnection, order: Row, units: Units) -> None:
     """
     if not units:
         return
-    if len(await orders.payments_of(connection, order["id"])) > 1:
+    if len(await orders.taken_for(connection, order["id"])) > 1:
         raise RefundError(Code.LINES_OF_SEVERAL_PAYMENTS, field="lines")
     check_units(Order.model_validate(order["body"]), units)
 

@@ -43,7 +43,8 @@ class HandingOver(Payments):
             brake = await brakes.of_everything(connection, MANUAL)
             payment = await lock_payment_of(connection, refund_id)
             change = await lock_refund(connection, refund_id, self.database.clock.now)
-            if payment is None or payment["processor"] != MANUAL or change.status is not Status.APPROVED:
+            still_so = payment is not None and payment["processor"] == MANUAL and payment["id"] == change["payment_id"]
+            if payment is None or not still_so or change.status is not Status.APPROVED:
                 return situation(change.row)
             revision = await REVISION.one(connection, refund=change.id, number=change["revision"])
             operation = _intended(change, revision)
@@ -102,5 +103,6 @@ def _intended(change: Change, revision: Row) -> Operation:
         "expires_at": revision["expires_at"],
         "dispute": revision["facts"]["payment"]["dispute"],
         "api_version": terms.api_version,
+        "created_at": change.at,
     }
     return operation_from(row, [])

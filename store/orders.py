@@ -136,6 +136,11 @@ async def payments_of(connection: AsyncConnection, order_id: str) -> list[Row]:
     return list(await _PAYMENTS_OF.all(connection, order=order_id))
 
 
+async def taken_for(connection: AsyncConnection, order_id: str) -> list[Row]:
+    """The payments of an order, oldest first, without manual ones that it names no more: nothing was taken by those."""
+    return [payment for payment in await payments_of(connection, order_id) if payment["amount"]]
+
+
 class Target:
     """What a request is about: the customer, the order and the one payment, all ours, and checked to belong together."""
 
@@ -163,7 +168,7 @@ async def find_target(connection: AsyncConnection, *, customer_ref: str, order_r
     if payment_ref is not None:
         return await _target_by_payment(connection, customer_ref, order_ref, payment_ref)
     order = await find_order(connection, customer_ref=customer_ref, order_ref=order_ref)
-    candidates = [payment for payment in await payments_of(connection, order["id"]) if payment["amount"]]
+    candidates = await taken_for(connection, order["id"])
     if not candidates:
         raise RefundError(Code.PAYMENT_NOT_FOUND, "The order has no payment that could be refunded.", field="order_id")
     if len(candidates) > 1:

@@ -83,7 +83,7 @@ _ORDER = Query(
         payments.c.currency.label("recorded_currency"),
         payments.c.processor,
         payments.c.tender,
-        select(func.count()).where(_siblings.c.order_id == orders.c.id).scalar_subquery().label("payments"),
+        select(func.count()).where(_siblings.c.order_id == orders.c.id, _siblings.c.amount > 0).scalar_subquery().label("payments"),
         select(processor_binding.c.account).scalar_subquery().label("account"),
     )
     .join(payments, payments.c.order_id == orders.c.id)

@@ -11,6 +11,7 @@ from refunds.errors import Code, RefundError
 from refunds.messages import Situation
 from refunds.orders import Order, Tender
 from refunds.people import Actor, PrincipalKind, Role
+from refunds.requests import Ticket
 from refunds.status import RESERVING, Status
 from store import controls, decisions, orders, restoring
 from store.importing import import_orders
@@ -296,6 +297,19 @@ async def test_what_was_recorded_by_mistake_is_corrected_by_naming_it_no_more(wo
     assert (await world.quoted(payment_id=CARD["id"], amount=9_000))[1].status in RESERVING
 
 
+async def test_what_was_recorded_by_mistake_is_no_second_payment_for_lines_or_tickets(world: World) -> None:
+    lines = [{"id": "mug", "amount": 500}]
+    await world.order(amounts=(), payments=[CARD, OTHER_CARD], lines=lines)
+    await world.order(amounts=(), payments=[OTHER_CARD], lines=lines)
+
+    _, by_line = await world.quoted(amount=None, currency=None, lines=[{"id": "mug", "quantity": 1}])
+
+    ticket = await world.accept(Ticket(customer_id="customer-1", order_id="order-1", message="Money back please."))
+    await world.steps.prepare(ticket, unread=True)
+    assert (by_line.status, by_line.amount) == (Status.AWAITING_CONSENT, 500)
+    assert world.row(ticket)["payment_id"] == world.row(by_line.refund)["payment_id"]
+
+
 async def test_an_order_that_names_none_of_its_manual_payments_has_none(world: World) -> None:
     await gift_card(world)
     await put(world)
@@ -366,6 +380,12 @@ ODD = {
     "a name like another object's at the processor": {"id": "re_123"},
     "a name like one of ours": {"id": "pay_06f2"},
     "an id of blanks": {"id": "  "},
+    "a card's number": {"id": "4242424242424242"},
+    "a card's number in groups": {"id": "4242 4242-4242 4242"},
+    "a client secret": {"id": "pi_123_secret_456"},
+    "a name that turns the reading order": {"id": "card\u202e-1"},
+    "a name like a payment's in wide letters": {"id": "\uff50\uff49_1"},
+    "a name like a payment's in two alphabets": {"id": "\u0440i_1"},
     "a number that is too long": {"id": "4" * 121},
 }
 
@@ -375,6 +395,12 @@ def test_a_manual_payment_that_is_none_is_refused(changed: dict[str, Any]) -> No
     body = {"customer_id": "c", "currency": "USD", "payments": [CARD | changed]}
     with pytest.raises(ValidationError):
         Order.model_validate(body)
+
+
+@pytest.mark.parametrize("own", ["4711", "4242424242424243", "Gutschein Nr. 12/7", "ギフト-12", "card-4242424242424242"])
+def test_any_plain_id_of_the_merchants_own_is_taken(own: str) -> None:
+    order = Order.model_validate({"customer_id": "c", "currency": "USD", "payments": [CARD | {"id": own}]})
+    assert order.payments[0].id == own
 
 
 def test_what_an_order_with_payments_at_the_processor_is_stored_as_is_unchanged() -> None:
