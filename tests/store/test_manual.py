@@ -300,11 +300,11 @@ async def test_what_was_recorded_by_mistake_is_corrected_by_naming_it_no_more(wo
 async def test_what_was_recorded_by_mistake_is_no_second_payment_for_lines_or_tickets(world: World) -> None:
     lines = [{"id": "mug", "amount": 500}]
     await world.order(amounts=(), payments=[CARD, OTHER_CARD], lines=lines)
+    ticket = await world.accept(Ticket(customer_id="customer-1", order_id="order-1", message="Money back please."))
     await world.order(amounts=(), payments=[OTHER_CARD], lines=lines)
 
     _, by_line = await world.quoted(amount=None, currency=None, lines=[{"id": "mug", "quantity": 1}])
 
-    ticket = await world.accept(Ticket(customer_id="customer-1", order_id="order-1", message="Money back please."))
     await world.steps.prepare(ticket, unread=True)
     assert (by_line.status, by_line.amount) == (Status.AWAITING_CONSENT, 500)
     assert world.row(ticket)["payment_id"] == world.row(by_line.refund)["payment_id"]
