@@ -82,6 +82,20 @@ async def test_what_the_payments_do_not_hold_is_a_conflict_that_says_how_much(ap
     assert await api.count("refund_groups") == 0
 
 
+async def test_more_parts_than_can_be_decided_together_are_a_conflict_that_says_how_many(api: Api) -> None:
+    paid = [{"id": f"pi_many{n}", "amount": 1_000, "currency": "USD"} for n in range(51)]
+    order = await api.order(payments=paid[:50])
+    later = {name: value for name, value in order.items() if name != "order_id"} | {"payments": paid[50:]}
+    assert (await api.call("PUT", f"/v1/orders/{order['order_id']}", await api.shop(), later)).status_code == 200
+
+    answer = await ask(api, api.asked(order, amount=50_001))
+
+    problem = answer.json()
+    assert (answer.status_code, problem["code"], problem["parts"]) == (409, "GROUP_TOO_LARGE", 51)
+    assert problem["detail"] == "It would take 51 payments, and a group has at most 50 parts."
+    assert await api.count("refund_groups") == 0
+
+
 async def test_one_answer_decides_every_part_and_a_part_that_moved_on_is_named(api: Api) -> None:
     group = await quoted(api, await paid(api, 10_000, 5_000, gift=True), 20_000)
     assert group["next_step"].count("a decision on") == 3
@@ -151,6 +165,14 @@ async def test_a_manual_part_waits_in_words_is_settled_and_summed_up(api: Api) -
     assert (odd.status_code, odd.json()["code"], odd.json()["field"]) == (422, "INVALID_FIELD", "processor_refund_id")
     settled = await api.call("POST", f"/v1/refunds/{by_hand}/settlement", sven, said)
     assert settled.status_code == 202, "recorded; the run lets it count"
+    contrary = {"outcome": "not_refunded", "evidence": "nothing on the card"}
+    late = await api.call("POST", f"/v1/refunds/{by_hand}/settlement", await api.caller("sara", Role.SETTLER), contrary)
+    assert (late.status_code, late.json()["code"], late.json()["detail"]) == (
+        409,
+        "SETTLEMENT_CONTRADICTED",
+        "sven has said that it was given back.",
+    )
+    assert (await api.ledger(by_hand))[-1] == "settlement_refused"
     instruction = await settling.instruction(by_hand, settled.json()["settlement"])
     operation = await settling.operation_of(by_hand)
     assert instruction is not None
