@@ -16,7 +16,7 @@ from refunds.messages import Situation, Step, StepInput
 from refunds.processor import NotSent, Refused, Unknown
 from refunds.status import Status
 from store.leg_rows import Leg
-from store.legs import Legs
+from store.legs import Legs, made_by
 from store.operation_rows import Attempt
 
 log = logger(__name__)
@@ -51,7 +51,7 @@ class SendLegs:
     async def _advance(self, leg: Leg, *, failed: bool) -> None:
         if leg.in_flight:
             raise Unknown(_IN_FLIGHT, "another worker may be sending it")
-        if await self._adopted(leg):
+        if await self._legs.found(leg, await self._made(leg)):
             return
         if failed:
             # Nothing is sent for a refund that failed; what may have been sent before and does not show is for a person to find out.
@@ -73,7 +73,8 @@ class SendLegs:
                 return
             if isinstance(error, NotSent):
                 raise
-            if await self._adopted(leg):
+            if (found := made_by(leg, await self._made(leg))) is not None:
+                await self._legs.receipt(leg, found, attempt=None)
                 return
             if error.reason == "idempotency_conflict":
                 await self._legs.park(leg, Code.IDEMPOTENCY_CONFLICT, "the processor knows the key with other content")
@@ -86,22 +87,11 @@ class SendLegs:
             return await self._processor.reverse_transfer(request, send_before=send_before)
         return await self._processor.refund_fee(request, send_before=send_before)
 
-    async def _adopted(self, leg: Leg) -> bool:
-        """Whether the leg was found at the processor by our id: made by an attempt whose answer was lost, or one that this database has forgotten."""
+    async def _made(self, leg: Leg) -> tuple[LegReceipt, ...]:
+        """All that the processor has made of the leg's target, to the last page: also by an attempt whose answer was lost or is forgotten, and by others."""
         try:
-            found = await find(self._processor, leg.request)
+            return await self._processor.returned_of(leg.request.kind, leg.request.target)
         except NotSent as error:
             if leg.uncertain:
                 raise Unknown(CANNOT_LOOK_UP, error.reason) from error
             raise
-        if found is None:
-            return False
-        await self._legs.receipt(leg, found, attempt=None)
-        return True
-
-
-async def find(processor: Marketplace, request: LegRequest) -> LegReceipt | None:
-    """Look a leg up by our id, to the last page. ``None`` is no evidence of anything. Raises ``NotSent``."""
-    if request.kind is LegKind.REVERSE_TRANSFER:
-        return await processor.find_reversal(request.target, request.operation)
-    return await processor.find_fee_refund(request.target, request.operation)

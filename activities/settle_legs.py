@@ -1,9 +1,9 @@
 """Settling a leg by hand: a person says what became of it, and the processor is asked before it counts."""
 
-from activities.legs import find
 from activities.processors.base import Marketplace
 from refunds.messages import Situation
 from store.leg_settling import LegSettling
+from store.legs import made_by
 from store.sql import Row
 
 
@@ -22,6 +22,5 @@ class SettleLegs:
             return None
         made = await self._processor.returned_of(leg.request.kind, leg.request.target)
         if body["outcome"] == "reversed":
-            named = next((receipt for receipt in made if receipt.id == body["reversal_id"]), None)
-            return await self._settling.settle_made(leg, instruction, named)
-        return await self._settling.settle_not_made(leg, instruction, await find(self._processor, leg.request))
+            return await self._settling.settle_made(leg, instruction, made)
+        return await self._settling.settle_not_made(leg, instruction, made_by(leg, made))

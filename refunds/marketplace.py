@@ -180,18 +180,21 @@ def plan_legs(flow: MoneyFlow, wish: Wish, *, amount: int, before: int, captured
     """Work out the legs of a refund of ``amount`` of a payment of which ``captured`` was taken and ``before`` has gone back or is promised.
 
     Each transfer, and the fee, is returned in the proportion in which the payment is: what belongs to ``before + amount`` less what belongs to ``before``, each
-    rounded to the nearest step of its currency (half up). So parts of it, in any order, end at exactly the whole, and none is ever below zero. More than what is left
-    (less ``claimed``, what other refunds of ours have promised of a target) is never taken. A part that comes to nothing is no leg.
+    rounded to the nearest step of its currency (half up). So parts of it, in any order, end at exactly the whole, and none is ever below zero; only where a part
+    was taken out again after a later one was planned may the whole be missed by a step, never exceeded. More than what is left (less ``claimed``, what other
+    refunds of ours have promised of a target) is never taken. A part that comes to nothing is no leg.
     """
     targets = tuple(_targets(flow, wish))
-    if (refusal := _refusal(flow, wish, targets, claimed)) is not None:
+    if (refusal := _senseless(flow, wish, targets)) is not None:
         return Planned(refusal=refusal[0], why=refusal[1])
-    legs: list[PlannedLeg] = []
+    shares: list[_Share] = []
     for kind, target in targets:
         step = CURRENCIES[target.currency].multiple
-        share = _upto(target.amount, before + amount, captured, step) - _upto(target.amount, before, captured, step)
-        if (share := min(share, target.left - claimed.get(target.id, 0))) > 0:
-            legs.append(PlannedLeg(kind, target.id, _account(target), share, target.currency))
+        due = _upto(target.amount, before + amount, captured, step) - _upto(target.amount, before, captured, step)
+        shares.append(_Share(kind, target, due, min(due, target.left - claimed.get(target.id, 0))))
+    if (refusal := _nothing_left(shares)) is not None:
+        return Planned(refusal=refusal[0], why=refusal[1])
+    legs = [PlannedLeg(one.kind, one.target.id, _account(one.target), one.taken, one.target.currency) for one in shares if one.taken > 0]
     return Planned(tuple(legs), tuple(target.id for _, target in targets))
 
 
@@ -216,9 +219,7 @@ def _targets(flow: MoneyFlow, wish: Wish) -> Iterator[tuple[LegKind, TransferSta
         yield LegKind.REFUND_FEE, flow.fee
 
 
-def _refusal(
-    flow: MoneyFlow, wish: Wish, targets: tuple[tuple[LegKind, TransferState | FeeState], ...], claimed: Mapping[str, int]
-) -> tuple[Code, str] | None:
+def _senseless(flow: MoneyFlow, wish: Wish, targets: tuple[tuple[LegKind, TransferState | FeeState], ...]) -> tuple[Code, str] | None:
     """Why a wish makes no sense for this payment. What cannot be told for sure is refused too, never guessed."""
     if wish.reverse_transfer and not flow.transfers:
         return Code.NO_TRANSFER, "Nothing of this payment was transferred to a connected account."
@@ -230,12 +231,27 @@ def _refusal(
     for _, target in targets:
         if target.currency not in CURRENCIES:
             return Code.UNKNOWN_CURRENCY, f"{target.id} is in {target.currency[:12]}, which is not known here."
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What of one target belongs to a refund (``due``), and what of that can be taken."""
+
+    kind: LegKind
+    target: TransferState | FeeState
+    due: int
+    taken: int
+
+
+def _nothing_left(shares: list[_Share]) -> tuple[Code, str] | None:
+    """Why a refund that has a share in what was sent on cannot have any of it. One whose share comes to nothing is missing nothing."""
     for kind, code, what in (
         (LegKind.REVERSE_TRANSFER, Code.TRANSFER_REVERSED, "what was transferred"),
         (LegKind.REFUND_FEE, Code.FEE_RETURNED, "the application fee"),
     ):
-        of_kind = [target for found, target in targets if found is kind]
-        if of_kind and not any(target.left > claimed.get(target.id, 0) for target in of_kind):
+        concerned = [share for share in shares if share.kind is kind and share.due > 0]
+        if concerned and all(share.taken <= 0 for share in concerned):
             return code, f"All of {what} came back already, or is about to."
     return None
 

@@ -5,7 +5,7 @@ Processors (Stripe first) translate their answers into these values and their er
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -149,6 +149,15 @@ class FrozenRequest:
     currency: str
     idempotency_key: str
     params: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+CLOCKS_APART = timedelta(minutes=1)
+"""How far the processor's clock and ours may be apart. Its times are whole seconds, rounded down."""
+
+
+def made_before(created_at: datetime | None, intended_at: datetime) -> bool:
+    """Whether what the processor shows is certainly older than an intent of ours, so that it cannot have been made for it."""
+    return created_at is not None and created_at < intended_at - CLOCKS_APART
 
 
 class ProcessorError(Exception):

@@ -10,20 +10,21 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import DateTime, Interval, Text, bindparam, func, insert, select, update
+from sqlalchemy import ARRAY, DateTime, Interval, Text, any_, bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code
-from refunds.ids import Prefix, new_id
-from refunds.marketplace import LegKind, LegRequest
+from refunds.ids import Prefix, is_id, new_id
+from refunds.marketplace import LegKind, LegReceipt, LegRequest
 from refunds.money import Money
+from refunds.processor import made_before
 from refunds.status import FINAL, Status
 from refunds.submission import freeze_leg
 from refunds.terms import Terms
 from store.changes import SYSTEM, Change
 from store.operation_rows import said_by
 from store.sql import Query, Row
-from store.tables import leg_attempts, legs, operations, revisions
+from store.tables import leg_attempts, legs, operations, processor_refunds, revisions
 
 WAITING, DONE, PARKED, NOT_DONE, VOID = "waiting", "done", "parked", "not_done", "void"
 """``waiting``: to be sent, or not known yet; ``parked``: a person settles it; ``done``, ``not_done`` (two persons said so) and ``void`` (never sent) are final."""
@@ -62,6 +63,9 @@ class Leg:
     first_sent_at: datetime | None
     first_sent_ago: timedelta | None
     last_reason: str | None
+    created_at: datetime
+    processor_refund: str | None
+    """The processor's refund that this leg goes with, once a receipt names it."""
 
     def __str__(self) -> str:
         request = self.request
@@ -73,6 +77,7 @@ _LEGS = Query(
     select(
         legs,
         revisions.c.terms["api_version"].astext.label("api_version"),
+        processor_refunds.c.id.label("processor_refund"),
         leg_attempts.c.outcome.label("attempt_outcome"),
         leg_attempts.c.reason,
         leg_attempts.c.opened_at,
@@ -83,6 +88,7 @@ _LEGS = Query(
     )
     .join(operations, operations.c.id == legs.c.operation_id)
     .join(revisions, (revisions.c.refund_id == operations.c.refund_id) & (revisions.c.revision == operations.c.revision))
+    .outerjoin(processor_refunds, processor_refunds.c.operation_id == operations.c.id)
     .outerjoin(leg_attempts, leg_attempts.c.leg_id == legs.c.id)
     .where(legs.c.refund_id == bindparam("refund"))
     .order_by(legs.c.created_at, legs.c.number, legs.c.id, leg_attempts.c.number)
@@ -111,6 +117,10 @@ _MOVE = Query(
 )
 _POSTPONE = Query(update(legs).where(legs.c.id == bindparam("leg")).values(_DUE))
 
+_OTHERS = Query(
+    select(legs.c.receipt_id).where(legs.c.receipt_id == any_(bindparam("shown", type_=ARRAY(Text))), legs.c.id != bindparam("leg"))
+)
+
 
 async def of_refund(connection: AsyncConnection, refund_id: str, *, longest: timedelta) -> list[Leg]:
     """All legs of a refund in their order; ``longest`` is how long after its ``send_by`` a call can still be under way."""
@@ -134,10 +144,27 @@ def _leg(rows: Sequence[Row]) -> Leg:
             "detail",
             "receipt_id",
             "api_version",
+            "created_at",
+            "processor_refund",
         ),
     )
     request = LegRequest(**(row["request"] | {"kind": LegKind(row["kind"])}))
     return Leg(request=request, **{name: row[name] for name in kept}, **said_by([row for row in rows if row["attempted"]]))
+
+
+async def not_its(connection: AsyncConnection, leg: Leg, made: Sequence[LegReceipt]) -> dict[str, str]:
+    """Which of what the processor shows cannot be a leg's, each with why, by its id: it is another leg's, was made for another refund, or is older than the leg."""
+    held = {row["receipt_id"] for row in await _OTHERS.all(connection, leg=leg.id, shown=[receipt.id for receipt in made])}
+    why: dict[str, str] = {}
+    for receipt in made:
+        # Made by hand it carries no id of ours; one that carries another leg's is that leg's, also where this database has forgotten it.
+        if receipt.id in held or (receipt.operation != leg.id and is_id(receipt.operation, Prefix.LEG)):
+            why[receipt.id] = "that belongs to another leg of ours"
+        elif receipt.source_refund not in (None, leg.processor_refund):
+            why[receipt.id] = f"the processor made it for another refund, {receipt.source_refund}"
+        elif made_before(receipt.created_at, leg.created_at):
+            why[receipt.id] = "it was made before this refund was sent"
+    return why
 
 
 async def write(connection: AsyncConnection, change: Change, approved: Mapping[str, Any], *, operation: str) -> None:

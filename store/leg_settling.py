@@ -1,39 +1,48 @@
 """Settling a parked leg by hand: what a person says is checked live before it counts, as for the refund itself."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code
-from refunds.ids import Prefix, is_id
 from refunds.marketplace import LegReceipt, leg_differences
 from refunds.messages import Situation
 from store import leg_rows
 from store.changes import Change
 from store.instructed import Instructed
 from store.leg_rows import DONE, NOT_DONE, PARKED, Leg
-from store.legs import Legs
+from store.legs import Legs, made_by
 from store.situations import situation
 from store.sql import Row
-from store.tables import legs
 
 
 class LegSettling(Legs, Instructed):
     """The settling half of what the payments role does about legs."""
 
-    async def settle_made(self, seen: Leg, instruction: Row, receipt: LegReceipt | None) -> Situation:
-        """Let ``reversed`` count if what the person names is, at the processor, what was approved, and no other leg's.
+    async def settle_made(self, seen: Leg, instruction: Row, made: Sequence[LegReceipt]) -> Situation:
+        """Let ``reversed`` count if what the person names is, at the processor, what was approved, and cannot be anything else's.
 
-        A difference is refused as ``SETTLEMENT_MISMATCH``, unless it is the very one that parked this leg: then the person has judged it.
+        A difference is refused as ``SETTLEMENT_MISMATCH``, unless it is the very one that parked this leg: then the person has judged it. ``made`` is the complete
+        fresh list: where it shows one with the leg's own id, that is adopted, and another one refused as ``SETTLEMENT_CONTRADICTED``.
         """
+        receipt = next((shown for shown in made if shown.id == instruction["body"]["reversal_id"]), None)
+        ours = None if receipt is not None and receipt.operation == seen.id else made_by(seen, made)
+        if ours is not None and seen.receipt_id is None:
+            await self.receipt(seen, ours, attempt=None)
         async with self.database.begin() as connection:
             change, leg = await self._locked_leg(connection, seen)
             if (heard := await self._already(connection, change, instruction)) is not None:
                 return heard
+            if ours is not None:
+                return await self._settled(
+                    connection, change, instruction, (Code.SETTLEMENT_CONTRADICTED, f"the processor shows {ours.id}")
+                )
             refusal = await self._unsettled(connection, leg, receipt)
             if refusal is None:
                 assert receipt is not None
+                if leg.may_answer and receipt.operation != leg.id:
+                    return situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="a request may still be under way")
                 await leg_rows.become(connection, change, leg, DONE, actor=instruction["principal_id"], receipt=receipt.id)
             return await self._settled(connection, change, instruction, refusal)
 
@@ -73,12 +82,11 @@ class LegSettling(Legs, Instructed):
             return Code.SETTLEMENT_NOT_FOUND, f"the processor shows no such thing of {leg.request.target}"
         if leg.receipt_id not in (None, receipt.id):
             return Code.SETTLEMENT_MISMATCH, f"the receipt names {leg.receipt_id}"
-        # Made by hand it carries no id of ours; one that carries another leg's is that leg's, also where this database has forgotten it.
-        others = await connection.execute(select(legs.c.id).where(legs.c.receipt_id == receipt.id, legs.c.id != leg.id))
-        if others.first() is not None or (receipt.operation != leg.id and is_id(receipt.operation, Prefix.LEG)):
-            return Code.SETTLEMENT_MISMATCH, "that belongs to another leg of ours"
-        difference = leg_differences(replace(receipt, operation=leg.id), leg.request)
-        return (Code.SETTLEMENT_MISMATCH, difference) if difference and leg.receipt_id is None else None
+        if leg.receipt_id is not None:
+            return None
+        others = await leg_rows.not_its(connection, leg, [receipt])
+        difference = others.get(receipt.id) or leg_differences(replace(receipt, operation=leg.id), leg.request)
+        return (Code.SETTLEMENT_MISMATCH, difference) if difference else None
 
     async def _settled(self, connection: AsyncConnection, change: Change, instruction: Row, refusal: tuple[Code, str] | None) -> Situation:
         leg_rows.stand(change, await leg_rows.of_refund(connection, change.id, longest=self._longest_call))

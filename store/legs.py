@@ -6,7 +6,8 @@ function here converges: whoever comes second finds the leg moved and changes no
 """
 
 import random
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import Interval, Text, bindparam, func, insert, literal, literal_column, update
@@ -16,6 +17,7 @@ from refunds.errors import Code
 from refunds.ids import Prefix, new_id
 from refunds.marketplace import LegReceipt, leg_differences
 from refunds.messages import Situation
+from refunds.money import Money
 from refunds.processor import STRIPE, NotSent, Refused, Unknown
 from refunds.status import Status
 from store import brakes, controls, leg_rows
@@ -119,6 +121,35 @@ class Legs(OperationRows):
             change.note("leg_attempt_opened", leg=leg.id, attempt=attempt.id, number=number)
             await self._stand(connection, change)
             return leg, attempt
+
+    async def found(self, seen: Leg, made: Sequence[LegReceipt]) -> bool:
+        """Hold what the processor shows of a leg's target, to the last page, against the leg before it is sent; true when nothing is to be sent now.
+
+        What carries its id is its receipt. So is the reversal that the processor made together with the very refund, which a person had made by hand. What names
+        nobody and was made since the leg was intended may be what a person did for it, and sending would do it twice: it is parked, and a person says.
+        """
+        if (ours := made_by(seen, made)) is not None:
+            await self.receipt(seen, ours, attempt=None)
+            return True
+        if not made:
+            return False
+        async with self.database.begin() as connection:
+            change, leg = await self._locked_leg(connection, seen)
+            if leg.state != WAITING or leg.in_flight:
+                return True
+            others = await leg_rows.not_its(connection, leg, made)
+            nobodys = [receipt for receipt in made if receipt.id not in others]
+            with_refund = next((receipt for receipt in nobodys if receipt.source_refund is not None), None)
+            if with_refund is not None and not leg.uncertain:
+                await self._take(connection, change, leg, replace(with_refund, operation=leg.id), found=True)
+            elif nobodys:
+                what = ", ".join(f"{Money(receipt.amount, receipt.currency)} ({receipt.id})" for receipt in nobodys)
+                code = Code.OUTCOME_UNKNOWN if leg.uncertain else Code.LEG_GIVEN_UP
+                await self._park(
+                    connection, change, leg, code, f"somebody else took {what} of {leg.request.target} back since it was approved"
+                )
+            await self._stand(connection, change)
+            return bool(nobodys)
 
     async def receipt(self, seen: Leg, receipt: LegReceipt, *, attempt: Attempt | None) -> None:
         """Store what the processor has made, then compare it with what was approved: done, or parked. ``attempt`` is ``None`` when it was found."""
@@ -250,6 +281,11 @@ class Legs(OperationRows):
     async def _stand(self, connection: AsyncConnection, change: Change) -> None:
         leg_rows.stand(change, await leg_rows.of_refund(connection, change.id, longest=self._longest_call))
         await change.save(connection, announce=True)
+
+
+def made_by(leg: Leg, made: Sequence[LegReceipt]) -> LegReceipt | None:
+    """What carries the leg's own id. ``None`` is no evidence of anything."""
+    return next((receipt for receipt in made if receipt.operation == leg.id), None)
 
 
 def _at(leg: Leg) -> datetime:

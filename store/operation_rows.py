@@ -52,6 +52,7 @@ class Operation:
     terms_expire_at: datetime
     quoted_dispute: str
     api_version: str
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ def operation_from(row: Any, tried: Sequence[Any]) -> Operation:
         terms_expire_at=row["expires_at"],
         quoted_dispute=row["dispute"],
         api_version=row["api_version"],
+        created_at=row["created_at"],
     )
 
 

@@ -171,7 +171,7 @@ class Payments(Holding):
             currency=operation.amount.currency,
             request=_request_plain(operation.request),
             idempotency_key=operation.request.idempotency_key,
-            created_at=change.at,
+            created_at=operation.created_at,
             looks=0,
             settled_at=None,
             outcome=None,
@@ -342,6 +342,7 @@ def _intended(change: Change, revision: Row) -> Operation:
         "expires_at": revision["expires_at"],
         "dispute": revision["facts"]["payment"]["dispute"],
         "api_version": terms.api_version,
+        "created_at": change.at,
     }
     return operation_from(row, [])
 

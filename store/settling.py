@@ -5,7 +5,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code
 from refunds.messages import Situation
-from refunds.processor import Conclusion, ProcessorRefund, RefundState, conclude
+from refunds.processor import Conclusion, ProcessorRefund, RefundState, conclude, made_before
 from refunds.status import Event, Status
 from refunds.terms import OperationKind
 from store.changes import lock_refund
@@ -29,7 +29,7 @@ class Settling(HandingOver, Instructed):
     """The settling half of the payments role."""
 
     async def settle_refunded(self, operation: Operation, instruction: Row, refund: ProcessorRefund | None) -> Situation:
-        """Let ``refunded`` count if the processor's refund is the one that was approved.
+        """Let ``refunded`` count if the processor's refund is the one that was approved, and is not older than what it is said to have been made for.
 
         A refund that differs is refused as ``SETTLEMENT_MISMATCH``, unless it is the very one whose difference parked this refund: then the person has
         judged that difference, and it is kept in the ledger.
@@ -53,6 +53,10 @@ class Settling(HandingOver, Instructed):
             if await self._taken(connection, operation, refund):
                 return await self._done(
                     connection, change, instruction, Code.SETTLEMENT_MISMATCH, "that refund belongs to another refund of ours"
+                )
+            if stored is None and refund.operation is None and made_before(refund.created_at, operation.created_at):
+                return await self._done(
+                    connection, change, instruction, Code.SETTLEMENT_MISMATCH, "that refund was made before this one was sent"
                 )
             event = _BY_STATE.get(refund.state)
             if event is None:

@@ -129,13 +129,8 @@ class Marketplace(Protocol):
         ...
 
     async def returned_of(self, kind: LegKind, target: str) -> tuple[LegReceipt, ...]:
-        """All reversals of a transfer, or all refunds of a fee, to the last page. Raises ``NotSent``, also when the processor does not know the target."""
-        ...
+        """All reversals of a transfer, or all refunds of a fee, to the last page. Raises ``NotSent``, also when the processor does not know the target.
 
-    async def find_reversal(self, transfer: str, operation: str) -> LegReceipt | None:
-        """Look our reversal up among all of a transfer's, to the last page, by our operation id. ``None`` is no evidence of anything. Raises ``NotSent``."""
-        ...
-
-    async def find_fee_refund(self, fee: str, operation: str) -> LegReceipt | None:
-        """Look our refund of a fee up, the same way."""
+        What is not in it yet may exist all the same.
+        """
         ...

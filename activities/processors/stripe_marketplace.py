@@ -1,7 +1,6 @@
 """Stripe Connect: where the money of a payment went, and the legs that return it. Each call is one leg with a key of its own."""
 
 import asyncio
-from collections.abc import Iterable
 from datetime import datetime
 
 from activities.processors import answers, leg_answers
@@ -53,14 +52,6 @@ class StripeMarketplace(StripeCalls):
             return tuple([leg_answers.fee_refund(found, target) for found in await self._every("fee_refund", _fee_refunds(target))])
         raise NotSent("not_found", "Stripe does not know the transfer or the application fee")
 
-    async def find_reversal(self, transfer: str, operation: str) -> LegReceipt | None:
-        """Look our reversal up by our operation id. Raises ``NotSent``."""
-        return _ours(await self.returned_of(LegKind.REVERSE_TRANSFER, transfer), operation)
-
-    async def find_fee_refund(self, fee: str, operation: str) -> LegReceipt | None:
-        """Look our refund of a fee up by our operation id. Raises ``NotSent``."""
-        return _ours(await self.returned_of(LegKind.REFUND_FEE, fee), operation)
-
     async def _charge_that_took(self, processor_payment: str) -> answers.Json | None:
         if by_charge(processor_payment):
             charges = [answers.an_object(await self._get(f"/v1/charges/{segment(processor_payment)}"), "charge")]
@@ -96,10 +87,6 @@ class StripeMarketplace(StripeCalls):
         found = await self._get(f"/v1/application_fees/{segment(fee)}")
         refunds = await self._every("fee_refund", _fee_refunds(fee))
         return leg_answers.fee(found, refunds)
-
-
-def _ours(receipts: Iterable[LegReceipt], operation: str) -> LegReceipt | None:
-    return next((receipt for receipt in receipts if receipt.operation == operation), None)
 
 
 def _must_be(request: LegRequest, kind: LegKind) -> None:

@@ -14,6 +14,7 @@ from api.problems import RETRY_AFTER_S
 from api.routes.refunds import MONEY_CODES
 from api.schemas import DecisionView, RefundView, SettlementView
 from refunds.errors import Code, RefundError
+from refunds.ids import Prefix, is_id
 from refunds.messages import Message, Outcome
 from refunds.orders import CleanText, Strict
 from refunds.payment_ids import TOLD_BY_ITSELF
@@ -281,6 +282,8 @@ async def settle_leg(refund_id: str, leg_id: str, call: TheCall) -> Response:
     clock = call.services.database.clock
     async with call.auditing("settlement", refund_id_in(refund_id)), call.begin(Role.SETTLER) as connection:
         said = parse(LegSettlement, raw)
+        if not is_id(leg_id, Prefix.LEG):
+            raise RefundError(Code.LEG_NOT_FOUND)
         given = {"refund_id": refund_id, "leg_id": leg_id, "actor": call.actor, "outcome": said.outcome, "receipt": said.reversal_id}
         recorded = await leg_decisions.record_leg_settlement(connection, clock, **given)
         await _keep_note(call, connection, recorded, said.evidence)

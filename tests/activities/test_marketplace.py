@@ -382,8 +382,8 @@ class Miscounting(Tampered):
 class Blind(Tampered):
     """A processor whose lists do not show yet what was made."""
 
-    async def find_reversal(self, *_: str) -> None:
-        return None
+    async def returned_of(self, kind: LegKind, target: str) -> tuple[()]:
+        return ()
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------------------------------

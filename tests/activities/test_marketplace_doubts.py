@@ -79,10 +79,10 @@ async def test_what_never_left_is_sent_later_and_parks_nothing(shop: Shop) -> No
         if tries <= 6:
             raise NotSent("no_connection")
 
-    assert await until_over(shop, refund, processor=Tampered(shop.processor, before={"find_reversal": away})) == ""
+    assert await until_over(shop, refund, processor=Tampered(shop.processor, before={"returned_of": away})) == ""
 
     assert await made(shop, intent) == {"reversals": [3_000], "fee_refunds": [300]}
-    assert tries == 7
+    assert tries == 8
 
 
 async def test_what_cannot_be_looked_up_is_not_sent_again(shop: Shop) -> None:
@@ -99,7 +99,7 @@ async def test_what_cannot_be_looked_up_is_not_sent_again(shop: Shop) -> None:
     await shop.send_legs(refund, processor=Tampered(shop.processor, before={"reverse_transfer": unknown}))
     await lapse(shop, refund)
     shop.clock.advance(timedelta(seconds=30))
-    await shop.send_legs(refund, processor=Tampered(shop.processor, before={"find_reversal": away}))
+    await shop.send_legs(refund, processor=Tampered(shop.processor, before={"returned_of": away}))
 
     [reversal, _] = await legs_of(shop, refund)
     assert (reversal["state"], reversal["detail"]) == ("waiting", "no answer yet (cannot_look_up)")

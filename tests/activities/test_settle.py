@@ -1,6 +1,7 @@
 """Settling a parked refund by hand: what a person says is checked live before it counts (promise P7)."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -85,6 +86,16 @@ async def test_a_refund_of_another_amount(shop: Shop, amount: int) -> None:
     refund_id = await shop.parked(intent)
     other = await shop.control("POST", "/refunds", {"payment_intent": intent, "amount": amount})
     await refused(shop, refund_id, await shop.says(refund_id, "sam", "refunded", other["id"]), "SETTLEMENT_MISMATCH")
+
+
+async def test_a_refund_from_before_ours_was_sent(shop: Shop) -> None:
+    """Somebody had made it at the processor for something else: it would be one payment for two."""
+    intent = await shop.paid()
+    older = await shop.control("POST", "/refunds", {"payment_intent": intent, "amount": 3_000})
+    shop.clock.advance(timedelta(minutes=2))
+    refund_id = await shop.parked(intent)
+
+    await refused(shop, refund_id, await shop.says(refund_id, "sam", "refunded", older["id"]), "SETTLEMENT_MISMATCH")
 
 
 async def test_a_refund_of_another_payment(shop: Shop) -> None:

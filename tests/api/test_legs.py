@@ -115,12 +115,13 @@ async def test_field_37_a_leg_that_was_refused_is_settled_by_a_person_while_the_
     sven = await whole.caller("sven", Role.SETTLER)
     path, made = f"legs/{leg['id']}/settlement", await reversed_by_hand(sandbox_server, leg["target"], 3_000)
     nobodys = await say(whole, view, "legs/leg_1/settlement", sven, outcome="reversed", reversal_id=made, evidence="seen")
+    odd = await say(whole, view, "legs/%00/settlement", sven, outcome="reversed", reversal_id=made, evidence="seen")
     unnamed = await say(whole, view, path, sven, outcome="reversed", evidence="seen")
     unknown = await say(whole, view, path, sven, outcome="reversed", reversal_id="trr_nothing", evidence="guessed")
     settled = await say(whole, view, path, sven, outcome="reversed", reversal_id=made, evidence="made by hand")
     again = await say(whole, view, path, sven, outcome="reversed", reversal_id=made, evidence="made by hand")
 
-    assert (nobodys.status_code, nobodys.json()["code"]) == (404, "LEG_NOT_FOUND")
+    assert [(answer.status_code, answer.json()["code"]) for answer in (nobodys, odd)] == [(404, "LEG_NOT_FOUND")] * 2
     assert (unnamed.status_code, unnamed.json()["field"]) == (422, "reversal_id")
     assert (unknown.status_code, unknown.json()["code"]) == (409, "SETTLEMENT_NOT_FOUND")
     assert (settled.status_code, settled.json()["waits_for"]) == (200, None), settled.text

@@ -114,6 +114,7 @@ def way(*transfers: TransferState, fee: int | None = None, refunded: int = 0) ->
 
 
 BOTH = Wish(reverse_transfer=True, refund_application_fee=True)
+FEE = Wish(refund_application_fee=True)
 
 
 def planned(flow: MoneyFlow, wish: Wish = BOTH, **changed: Any) -> Planned:
@@ -166,6 +167,34 @@ def test_a_part_that_comes_to_nothing_is_no_leg() -> None:
     plan = planned(way(transfer(9_000), fee=1), amount=1)
 
     assert ([leg.target for leg in plan.legs], plan.flow) == (["tr_1"], ("tr_1", "fee_1"))
+
+
+@pytest.mark.parametrize("claimed", [{}, {"fee_1": 30}])
+@pytest.mark.parametrize("refunded", [0, 30])
+def test_the_last_part_is_no_leg_and_no_refusal_where_rounding_gave_all_of_it_back_before(refunded: int, claimed: dict[str, int]) -> None:
+    """99.00 of 100.00 had taken 29.7 of the fee of 0.30, and that is all of it."""
+    first = planned(way(fee=30), FEE, amount=9_900)
+    last = planned(way(fee=30, refunded=refunded), FEE, amount=100, before=9_900, claimed=claimed)
+
+    assert [leg.amount for leg in first.legs] == [30]
+    assert (last.refusal, last.legs, last.flow) == (None, (), ("fee_1",))
+
+
+def test_a_share_in_what_came_back_is_refused_though_another_transfer_is_left() -> None:
+    """The one that is left is so small that nothing of it belongs to this refund."""
+    plan = planned(way(transfer(9_000, reversed_=9_000), transfer(1, name="tr_2")), Wish(reverse_transfer=True))
+
+    assert (plan.refusal, plan.legs) == (Code.TRANSFER_REVERSED, ())
+
+
+def test_a_part_that_was_withdrawn_in_between_may_leave_a_step_and_never_takes_more() -> None:
+    """6, 52, the 6 withdrawn, 48: of 61 that were sent on, 60 come back."""
+    wish, taken = Wish(reverse_transfer=True), []
+    for amount, before, claimed in ((6, 0, 0), (52, 6, 4), (48, 52, 31)):
+        [leg] = planned(way(transfer(61)), wish, amount=amount, before=before, captured=100, claimed={"tr_1": claimed}).legs
+        taken.append(leg.amount)
+
+    assert taken == [4, 31, 29]
 
 
 @pytest.mark.parametrize(

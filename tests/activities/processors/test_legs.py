@@ -65,8 +65,7 @@ def caller(processor: StripeProcessor, kind: LegKind) -> Callable[..., Awaitable
 
 
 async def found(processor: StripeProcessor, kind: LegKind, target: str, operation: str = "op_1") -> LegReceipt | None:
-    find = processor.find_reversal if kind is LegKind.REVERSE_TRANSFER else processor.find_fee_refund
-    return await find(target, operation)
+    return next((receipt for receipt in await processor.returned_of(kind, target) if receipt.operation == operation), None)
 
 
 OP = {LegKind.REVERSE_TRANSFER: "transfer_reversal", LegKind.REFUND_FEE: "fee_refund"}
@@ -185,7 +184,7 @@ async def test_reversals_are_read_to_the_last_page(processor: StripeProcessor, s
     [transfer] = (await flow_of(processor)).transfers
 
     assert (len({reversal.id for reversal in transfer.reversals}), transfer.left) == (103, 10_000 - 40 - 1_020)
-    assert await processor.find_reversal(target, "op_1") == ours
+    assert await found(processor, LegKind.REVERSE_TRANSFER, target) == ours
 
 
 async def test_what_was_never_captured_and_what_nobody_knows_has_no_flow(processor: StripeProcessor, sandbox: Sandbox) -> None:

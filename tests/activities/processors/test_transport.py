@@ -21,6 +21,7 @@ from cryptography.x509.oid import NameOID
 from activities.processors import transport
 from activities.processors.base import SendTooLate, uptime
 from activities.processors.sockets import Network
+from refunds.marketplace import LegKind
 from refunds.processor import NotSent, Unknown
 from tests.activities.processors.conftest import MakeProcessor, Serve, answering, listening, request_for, serving, soon
 from tests.activities.processors.test_foreign_answers import REFUND
@@ -104,7 +105,7 @@ async def test_a_cancellation_carries_its_key_and_nothing_else(connected: MakePr
 async def test_an_id_stays_one_segment_of_the_path(connected: MakeProcessor) -> None:
     async with serving(answering("200 OK", "{}")) as server:
         with pytest.raises(NotSent):
-            await connected(server.url).find_reversal("../x?y#z", "op_1")
+            await connected(server.url).returned_of(LegKind.REVERSE_TRANSFER, "../x?y#z")
 
     assert server.received[0].startswith(b"GET /v1/transfers/..%2Fx%3Fy%23z/reversals")
 
