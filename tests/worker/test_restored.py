@@ -12,6 +12,7 @@ from refunds.ids import workflow_id
 from refunds.messages import Message
 from store import judging, scopes
 from tests.activities.shop import Shop, opening
+from tests.activities.test_manual import gift_card
 from tests.conftest import FreshDatabase, Sandbox, TemporalServer, open_directory
 from tests.worker.site import Site, Worker, until
 
@@ -185,3 +186,39 @@ async def test_yesterdays_database_starts_stopped_imports_and_pays_nothing_twice
     assert await day.site.reaches(again[1], "succeeded") == "succeeded"
     assert await shop.asked_and_made(known) == (2, 2)
     assert {intent: await shop.asked_and_made(intent) for intent in (old, unknown)} == {old: (2, 2), unknown: (1, 1)}
+
+
+async def test_yesterdays_database_tells_nobody_to_give_a_gift_card_back_again(day: Day) -> None:
+    shop = day.shop
+    worker = await day.at_work()
+    await carried(day, await shop.paid())
+    worker.kill()
+    refund_id = await gift_card(shop, "yesterday")
+    await day.back_up()
+
+    worker = await day.at_work()  # today it is approved, handed over, given back and settled
+    await handed_over(day, refund_id, "parked")
+    said = await shop.says(refund_id, "sam", "refunded")
+    await day.site.client.get_workflow_handle(workflow_id(refund_id)).signal("settle", Message(said, 1))
+    assert await day.site.reaches(refund_id, "succeeded") == "succeeded"
+    worker.kill()
+    await day.restore()
+
+    await day.at_work()
+    assert await day.halted() == "DATABASE_RESTORED"
+    await handed_over(day, refund_id, "held")
+    assert (await shop.row(refund_id))["code"] == "PROCESSOR_HALTED"
+    assert await shop.query("SELECT id FROM operations WHERE refund_id = :r", r=refund_id) == []
+    await day.reconciled()
+    await day.goes_on(refund_id)
+    assert (await shop.row(refund_id))["status"] == "held", "compared with the processor, which knows nothing of it"
+    await day.resume()
+    await day.goes_on(refund_id)
+    assert await day.site.reaches(refund_id, "parked") == "parked"
+
+
+async def handed_over(day: Day, refund_id: str, to: str) -> None:
+    """Bring a manual part to where it comes to rest, with whatever it needs said."""
+    if await day.site.reaches(refund_id, to, "awaiting_consent", "awaiting_review") != to:
+        await day.shop.agreed(refund_id)
+    assert await day.site.reaches(refund_id, to) == to
