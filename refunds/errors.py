@@ -325,8 +325,8 @@ CATALOGUE: dict[Code, Meaning] = {
     ),
     _C.SETTLEMENT_MISMATCH: Meaning(
         409,
-        "The processor's refund is not the one that was approved.",
-        "Compare payment, amount and currency; the differences are named.",
+        "What the processor has made is not what was approved, or was made for something else or before.",
+        "Compare payment, amount, currency and time; the differences are named.",
     ),
     _C.SETTLEMENT_CONTRADICTED: Meaning(
         409,
@@ -462,8 +462,9 @@ CATALOGUE: dict[Code, Meaning] = {
     ),
     _C.LEG_GIVEN_UP: Meaning(
         0,
-        "The leg was never sent and will not be: its refund had counted as failed, or this program speaks another API version by now.",
-        "Look in the processor's dashboard, make it good by hand, then settle the leg.",
+        "The leg was never sent and will not be: somebody took of the same transfer or fee back meanwhile, its refund had counted as failed, "
+        "or this program speaks another API version by now.",
+        "Look in the processor's dashboard; settle the leg with what was made for it, or make it good by hand first.",
     ),
     _C.SETTLED_NOT_REVERSED: Meaning(
         0, "Two persons found that nothing had been taken back.", "Settle with the connected account another way if it is still due."
