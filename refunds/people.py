@@ -50,8 +50,8 @@ class Actor:
     def is_named(self, text: str) -> bool:
         """Tell whether a name somebody wrote, such as ``requested_by``, means this principal: by id, handle or name, however it is spelt.
 
-        Compared without regard to case, width, accents, doubled blanks, invisible characters, letters of other alphabets that look like Latin ones, a
-        leading ``@`` and a mail domain: rather one colleague too many asked than one who approves a wish of their own.
+        Compared without regard to case, width, accents, doubled blanks, what stands around a word (``Rita.``, ``"Rita"``), invisible characters, letters of
+        other alphabets that look like Latin ones, a leading ``@`` and a mail domain: rather one colleague too many asked than one who approves a wish of their own.
         """
         wanted = _spellings(text)
         return any(wanted & _spellings(own) for own in (self.principal_id, self.handle, self.name))
@@ -60,8 +60,14 @@ class Actor:
 def _spellings(text: str) -> set[str]:
     visible = "".join(c for c in unicodedata.normalize("NFKC", text) if not _invisible(c))
     folded = unicodedata.normalize("NFKD", " ".join(visible.split()).casefold())
-    plain = "".join(_LOOKS_LIKE.get(c, c) for c in folded if not unicodedata.combining(c)).lstrip("@").strip()
-    return {plain, plain.partition("@")[0].strip()} - {""}
+    plain = "".join(_LOOKS_LIKE.get(c, c) for c in folded if not unicodedata.combining(c))
+    return {_words(plain), _words(plain.lstrip("@").partition("@")[0])} - {""}
+
+
+def _words(text: str) -> str:
+    """The words of a name without the points, quotes and dashes around them; they are no part of who it is."""
+    around = "".join({c for c in text if not c.isalnum()})
+    return " ".join(word for word in (one.strip(around) for one in text.split()) if word)
 
 
 def readable_name(text: str) -> str:

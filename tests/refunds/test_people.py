@@ -12,6 +12,17 @@ RITA = Actor("pr_1", "rita", "Rita of the tests", PrincipalKind.PERSON)
     [
         *("rita", "RITA", " rita ", "rita\u200b", "ｒｉｔａ", "Rita  of the  tests", "@rita", "rita@tests.example", "pr_1", "PR_1"),
         *(
+            "Rita.",
+            '"rita"',
+            "(Rita)",
+            "rita,",
+            "- rita -",
+            "Rita, of the tests.",
+            "rita of  the – tests",
+            "@rita!",
+            "<rita@tests.example>",
+        ),
+        *(
             "rit\u0430",
             "r\u0456t\u0430",
             "rit\u03b1",
@@ -30,7 +41,7 @@ def test_a_person_is_recognised_however_she_is_written(written: str) -> None:
     assert RITA.is_named(written)
 
 
-@pytest.mark.parametrize("written", ["ravi", "", " ", "@", "rit", "ritas", "of the tests"])
+@pytest.mark.parametrize("written", ["ravi", "", " ", "@", ".", "rit", "ritas", "rit.a", "ritaof the tests", "of the tests"])
 def test_others_are_not(written: str) -> None:
     assert not RITA.is_named(written)
 
