@@ -341,6 +341,7 @@ def _context(seen: Seen) -> dict[str, Any]:
             for e in earlier
         ],
         "customer": row["facts"]["customer"] if row["facts"] else None,
+        **{name: snapshot.get(name) if snapshot else None for name in ("transfer", "application_fee")},
     }
 
 

@@ -310,6 +310,13 @@ class Context(Shape):
     refundable_besides_this: RefundableView | None
     earlier_refunds: list[EarlierRefund]
     customer: dict[str, Any] | None
+    transfer: Annotated[
+        str | None,
+        Field(
+            description="The transfer to a connected account that was made together with the charge, by the last reading; `null` also for separate ones."
+        ),
+    ]
+    application_fee: Annotated[str | None, Field(description="The platform's fee on the payment, by the last reading.")]
 
 
 class Run(Shape):

@@ -51,6 +51,7 @@ def show_terms(out: Output, refund: Refund) -> None:
             ("payment", terms["processor_payment"]),
             ("to", str(terms["destination"]).replace("_", " ")),
             *[("and", _leg_words(leg)) for leg in terms.get("legs") or ()],
+            *[("but not", words) for words in _left_out(terms, refund.get("context") or {})],
             ("reason", terms["reason"]),
             ("sent as", terms["processor_reason"]),
             ("account", f"{terms['processor']} {terms['processor_account']} ({terms['mode']})"),
@@ -67,6 +68,16 @@ def _leg_words(leg: Mapping[str, Any]) -> str:
     if leg["kind"] == "refund_fee":
         return f"{leg['amount_text']} of the fee {leg['target']} back to {leg['account']}"
     return f"{leg['amount_text']} of {leg['target']} back from {leg['account']}"
+
+
+def _left_out(terms: Mapping[str, Any], context: Mapping[str, Any]) -> list[str]:
+    """What of a marketplace the payment itself names and these terms return nothing of."""
+    kinds = {leg["kind"] for leg in terms.get("legs") or ()}
+    words = {
+        "transfer": ("reverse_transfer", "any of {} back from the connected account"),
+        "application_fee": ("refund_fee", "any of the fee {} back to it"),
+    }
+    return [text.format(context[name]) for name, (kind, text) in words.items() if context.get(name) and kind not in kinds]
 
 
 def show_leg(out: Output, leg: Mapping[str, Any]) -> None:

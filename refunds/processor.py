@@ -97,6 +97,7 @@ class PaymentState:
     or above it, by whichever charge; what is released of an authorisation is in neither, and in no refund. A payment of which a part was captured while more
     can be is ``CAPTURED`` with both. ``charge`` is the one that took the money, which need not be the latest. ``read_at`` is our clock's time when the
     reading began: nothing later is in it. ``flow`` is where the money went, read only when somebody asks for its return; it has a time of its own.
+    ``transfer`` and ``application_fee`` are what the charge itself names of a marketplace; transfers that were made separately show on no charge.
     ``not_a_payment`` says why the processor knows no such payment (a :class:`refunds.payment_ids.NotAPayment`), where it is ``MISSING``.
     """
 
@@ -111,6 +112,8 @@ class PaymentState:
     read_at: datetime
     charge: str | None = None
     raw_status: str = ""
+    transfer: str | None = None
+    application_fee: str | None = None
     flow: MoneyFlow | None = None
     not_a_payment: str = ""
 

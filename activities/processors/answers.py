@@ -103,6 +103,7 @@ def intent(value: object, intent_id: str, charges: list[Json]) -> Json:
         "capturable": amount(found, "amount_capturable"),
         "charge": text(charge, "id") if charge else None,
         "risk_level": _risk(charge),
+        **_sent_on(charge),
     }
 
 
@@ -119,6 +120,7 @@ def charge(value: object, charge_id: str) -> Json:
         "capturable": 0,
         "charge": charge_id,
         "risk_level": _risk(found),
+        **_sent_on(found),
     }
 
 
@@ -241,6 +243,11 @@ def free_text(found: Json, field: str) -> str | None:
 
 def text_or_none(found: Json, field: str) -> str | None:
     return None if found.get(field) is None else text(found, field)
+
+
+def _sent_on(charge: Json | None) -> Json:
+    """What a charge names of a marketplace: the transfer that was made together with it, and the platform's fee."""
+    return {name: text_or_none(charge or {}, name) for name in ("transfer", "application_fee")}
 
 
 def _risk(found: Json | None) -> str:

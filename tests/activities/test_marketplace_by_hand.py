@@ -6,7 +6,7 @@ from typing import Any
 from refunds.errors import Code
 from refunds.marketplace import LegKind
 from tests.activities.shop import Shop
-from tests.activities.test_marketplace import BOTH, accepted, by_hand, lapse, legs_of, made, shop, sold, states, target, until_over
+from tests.activities.test_marketplace import BOTH, Blind, accepted, by_hand, lapse, legs_of, made, shop, sold, states, target, until_over
 from tests.activities.test_marketplace_settling import parked_leg, says
 
 __all__ = ["shop"]
@@ -101,19 +101,46 @@ async def test_a_reversal_made_by_hand_while_the_leg_was_held_is_not_made_again(
     assert await settled_with(shop, refund, reversal["id"], reversed_by_hand) == ""
 
 
-async def test_what_came_back_before_or_for_something_else_keeps_no_leg_back(shop: Shop) -> None:
-    """An older reversal by hand, another leg of ours, and a refund in the dashboard that had its own transfer reversed."""
+async def test_what_came_back_before_keeps_no_leg_back(shop: Shop) -> None:
     intent = await sold(shop)
     await by_hand(shop, await target(shop, intent, LegKind.REVERSE_TRANSFER), 1_000)
     shop.clock.advance(timedelta(minutes=2))
-    first = await accepted(shop, intent, 2_000, reverse_transfer=True)
-    second = await accepted(shop, intent, 2_000, reverse_transfer=True)
+    refund = await accepted(shop, intent, 2_000, reverse_transfer=True)
+
+    assert await until_over(shop, refund) == ""
+
+    assert sorted((await made(shop, intent))["reversals"]) == [1_000, 2_000]
+
+
+async def test_what_came_back_for_another_refund_keeps_no_leg_back(shop: Shop) -> None:
+    """Another leg of ours, one of ours that was settled with what somebody made, and a refund in the dashboard with its own transfer reversed."""
+    intent = await sold(shop)
+    first, settled, last = [await accepted(shop, intent, amount, reverse_transfer=True) for amount in (2_000, 1_000, 2_000)]
     await shop.send_legs(first)
+    by_somebody = await by_hand(shop, await target(shop, intent, LegKind.REVERSE_TRANSFER), 1_000)
+    await until_over(shop, settled)
+    [leg] = await legs_of(shop, settled)
+    assert await settled_with(shop, settled, leg["id"], by_somebody) == ""
     await refunded_by_hand(shop, intent, reverse_transfer="true")
 
-    assert await until_over(shop, second) == ""
+    assert await until_over(shop, last) == ""
 
     assert sorted((await made(shop, intent))["reversals"]) == [1_000, 2_000, 2_000, 3_000]
+
+
+async def test_a_leg_in_doubt_is_not_taken_for_what_came_with_the_refund(shop: Shop) -> None:
+    """The list did not show yet what the dashboard's refund had reversed, and our own call may have been carried out as well: a person looks."""
+    intent = await sold(shop)
+    refund = await parked_then_refunded_by_hand(shop, intent, reverse_transfer="true")
+    await shop.fault("transfer_reversal.create", {"kind": "lose_request"})
+    await shop.send_legs(refund, processor=Blind(shop.processor))
+    await lapse(shop, refund)
+
+    await until_over(shop, refund)
+
+    [reversal, _] = await legs_of(shop, refund)
+    assert (reversal["state"], reversal["code"]) == ("parked", "OUTCOME_UNKNOWN")
+    assert (await made(shop, intent))["reversals"] == [3_000]
 
 
 async def test_a_leg_in_doubt_beside_one_made_by_hand_is_not_sent_again(shop: Shop) -> None:

@@ -92,6 +92,19 @@ async def test_a_reviewer_asks_for_a_leg_and_the_new_terms_need_their_own_decisi
     assert revised.json()["status"] == "awaiting_consent"
 
 
+async def test_a_payment_s_transfer_and_fee_are_shown_though_nobody_asks_for_them(whole: Api, sandbox_server: Sandbox) -> None:
+    intent = await sold(sandbox_server)
+    plain = f"pi_api_leg{next(_numbers)}"
+    sandbox_server.control("POST", "/payments", {"id": plain, "amount": 30_000, "currency": "usd"})
+
+    view = (await whole.ask(whole.asked(await order_paid_with(whole, intent), amount=3_000))).json()
+    ordinary = (await whole.ask(whole.asked(await order_paid_with(whole, plain), amount=3_000))).json()
+
+    assert "legs" not in view["terms"]
+    assert view["context"]["transfer"].startswith("tr_") and view["context"]["application_fee"].startswith("fee_")
+    assert [ordinary["context"][name] for name in ("transfer", "application_fee")] == [None, None]
+
+
 async def reversed_by_hand(sandbox: Sandbox, transfer: str, amount: int) -> str:
     async with httpx.AsyncClient(base_url=sandbox.url, auth=(API_KEY, "")) as stripe:
         answer = await stripe.post(f"/v1/transfers/{transfer}/reversals", data={"amount": amount})

@@ -49,6 +49,19 @@ def test_show_lists_the_legs(parked: FakeApi, refunds: Runner) -> None:
     assert all(word in ran.out for word in ("Legs", "tr_1", "acct_seller", "parked", "balance_insufficient"))
 
 
+def test_terms_say_what_of_a_marketplace_they_leave_where_it_is(api: FakeApi, refunds: Runner) -> None:
+    quoted = refund()
+    names = {"transfer": "tr_1", "application_fee": "fee_1"}
+    fee_back = {"kind": "refund_fee", "target": "fee_1", "account": "acct_seller", "amount_text": "$3.00"}
+    api.on("GET", f"/v1/refunds/{ID}", (200, quoted | {"context": names}))
+    neither = refunds("show", ID).out
+    api.on("GET", f"/v1/refunds/{ID}", (200, quoted | {"context": names, "terms": quoted["terms"] | {"legs": [fee_back]}}))
+    one = refunds("show", ID).out
+
+    assert "any of tr_1 back from the connected account" in neither and "any of the fee fee_1 back to it" in neither
+    assert "any of tr_1 back from the connected account" in one and "any of the fee" not in one
+
+
 def test_a_leg_is_settled_by_what_was_made(parked: FakeApi, refunds: Runner) -> None:
     ran = refunds("settle-leg", ID, LEG["id"], "--reversed", "trr_1", "--yes")
 
