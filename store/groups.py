@@ -105,13 +105,14 @@ async def accept(
     if (replay := await find_replay(connection, actor, key, body_hash)) is not None:
         return replay
     order, payments = await order_of(connection, request)
-    if request.units:
-        await _LOCK_ORDER.one(connection, order=order["id"])  # each unit once, also for two groups at once
+    await _LOCK_ORDER.one(connection, order=order["id"])  # each unit once, also for two groups at once
+    if (replay := await find_replay(connection, actor, key, body_hash)) is not None:
+        return replay  # the same request, a moment earlier: what it took must not be missing from itself
     states = {p["id"]: readings.get(p["id"]) or await _last_known(connection, p, clock.now()) for p in payments}
     allocation, breakdown = await _allocated(connection, request, order, payments, states)
     group_id = new_id(Prefix.GROUP)
     if not await _store(connection, clock, group_id, actor, key, request, order, allocation, breakdown):
-        replay = await find_replay(connection, actor, key, body_hash)  # the same request, a moment earlier, through another process
+        replay = await find_replay(connection, actor, key, body_hash)  # with the same key, for another order: raises
         assert replay is not None
         return replay
     parts = [await _store_part(connection, clock, texts, actor, group_id, request, order, part) for part in allocation.parts]

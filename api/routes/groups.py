@@ -242,7 +242,7 @@ async def consent(group_id: str, call: TheCall) -> Response:
 async def withdraw(group_id: str, call: TheCall) -> Response:
     """Once this has answered, nothing is ever sent for a part that is named as withdrawn; one that may have been sent is named as `too_late`."""
     raw, clock = await call.body(), call.services.database.clock
-    async with call.begin(Role.REQUESTER) as connection:
+    async with _auditing(call, "withdrawal"), call.begin(Role.REQUESTER) as connection:
         said = parse(Withdrawal, raw or b"{}")
         await groups.visible(connection, _group_id(group_id), integration=call.actor.integration)
         parts = await deciding_groups.record_withdrawals(connection, clock, group_id=group_id, actor=call.actor)
@@ -258,12 +258,13 @@ async def withdraw(group_id: str, call: TheCall) -> Response:
 
 @asynccontextmanager
 async def _auditing(call: Call, what: str) -> AsyncIterator[None]:
-    """Enter a refusal in the ledger of the part that it names."""
+    """Enter a refusal in the ledger of each part that it names."""
     try:
         yield
     except RefundError as error:
-        if "refund" in error.ids:
-            await call.note_refusal(what, error.ids["refund"], error)
+        named = [error.ids["refund"]] if "refund" in error.ids else error.ids.get("refunds", ())
+        for refund_id in named:
+            await call.note_refusal(what, refund_id, error)
         raise
 
 

@@ -192,6 +192,14 @@ async def test_a_withdrawal_answers_for_each_part(api: Api) -> None:
     assert (sums["not_given"], sums["in_words"]) == (25_000, "$250.00 was not given")
 
 
+async def test_a_withdrawal_that_comes_too_late_is_entered_for_each_part(api: Api) -> None:
+    group = await quoted(api, await paid(api, 20_000, 5_000), 25_000)
+    await say(api, group["id"], "decisions", {"verdict": "deny", "terms": group["decide"]})
+    late = await say(api, group["id"], "withdrawal", {}, await api.shop())
+    assert (late.status_code, late.json()["code"]) == (409, "TOO_LATE")
+    assert [(await api.ledger(refund))[-1] for refund in group["decide"]] == ["withdrawal_refused"] * 2
+
+
 async def test_a_group_of_another_integration_is_not_there(api: Api) -> None:
     made = (await ask(api, api.asked(await paid(api, 20_000, 5_000), amount=25_000))).json()
     rival = await api.caller("rival", Role.REQUESTER)

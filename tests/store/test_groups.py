@@ -311,6 +311,19 @@ async def test_each_unit_goes_back_once_however_many_ask_at_once(world: World) -
     assert (len(made), codes) == (1, {Code.LINE_NOT_LEFT})
 
 
+async def test_the_same_request_a_moment_later_is_the_same_group_although_its_units_are_gone(world: World) -> None:
+    await ordered(world, 7_000, gift=2_000, lines=LINES)
+    wanted = wish(lines=of_lines(mug=1))
+    async with world.api.begin() as connection:
+        first = await groups.accept(connection, world.clock, world.texts, actor=world.desk, key="key", request=wanted, readings={})
+        later = asyncio.create_task(asked(world, wanted))
+        while not world.rows("SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"):
+            assert not later.done(), later
+            await asyncio.sleep(0.02)
+    again = await later
+    assert (again.id, again.replayed) == (first.id, True)
+
+
 async def test_units_of_a_group_that_came_to_nothing_can_be_asked_for_again(world: World) -> None:
     await ordered(world, 7_000, gift=2_000, lines=LINES)
     group, _ = await quoted(world, wish(lines=of_lines(mug=1)))
