@@ -91,7 +91,7 @@ _NOTHING_TAKEN = {
 
 def judge_alone(payment: ListedPayment) -> Judgement | None:
     """What can be said of a payment by itself; ``None`` when it may be a part of its order."""
-    if not payment.readable:
+    if not payment.readable or not all(word.isprintable() for word in (payment.raw_status, payment.currency or "")):
         return Judgement.failed(Code.PAYMENT_UNREADABLE)
     if not (payment.order_ref or "").strip():
         return Judgement.skipped(Code.NO_ORDER_ID)

@@ -5,6 +5,7 @@ transaction, so nothing is half done, and a pull that is repeated finds everythi
 """
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -22,7 +23,7 @@ from refunds.ids import Prefix, new_id
 from refunds.orders import Order
 from refunds.people import Actor
 from refunds.processor import STRIPE
-from refunds.pulls import Judgement, KnownOrder, ListedPayment, PaymentPage, PullOutcome, PullPhase, judge_alone, judge_together
+from refunds.pulls import UNWRITABLE, Judgement, KnownOrder, ListedPayment, PaymentPage, PullOutcome, PullPhase, judge_alone, judge_together
 from refunds.settings import Settings
 from store import halts
 from store.changes import SYSTEM, enter
@@ -35,6 +36,7 @@ EVERYTHING = datetime(1970, 1, 1, tzinfo=UTC)
 """Since when a pull reads unless it is told."""
 
 _ORDERS_A_STEP = 100
+_NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,20 +238,25 @@ async def _locked(connection: AsyncConnection, pull_id: str) -> Pull:
 
 
 def _row(pull_id: str, payment: ListedPayment) -> dict[str, Any]:
+    """A payment as it is kept. What no column takes is left out of its words, so that it keeps no other from being kept."""
     judged = judge_alone(payment)
     return {
         "pull_id": pull_id,
         "processor_payment": payment.id,
-        "order_ref": payment.order_ref or None,
+        "order_ref": _writable(payment.order_ref) or None,
         "customer_ref": None if judged is not None else payment.customer_ref,
-        "currency": payment.currency,
+        "currency": _writable(payment.currency),
         "captured": payment.captured,
-        "raw_status": payment.raw_status,
+        "raw_status": _writable(payment.raw_status),
         "created_at": payment.created_at,
         "outcome": judged.outcome.value if judged else None,
         "code": judged.code.value if judged and judged.code else None,
         "detail": judged.detail if judged else None,
     }
+
+
+def _writable(word: str | None) -> str | None:
+    return word and _NO_TEXT.sub(UNWRITABLE, word)
 
 
 def _reached(page: PaymentPage) -> str | None:

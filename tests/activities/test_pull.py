@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from refunds.errors import Code, RefundError
 from refunds.messages import PullInput
 from refunds.orders import Order
 from refunds.people import Actor
+from refunds.pulls import ListedPayment, PaymentPage
 from store import orders, pulling
 from store.pulling import Pull, Pulling
 from tests.activities.shop import Shop, Tampered, opening
@@ -374,3 +375,16 @@ async def test_a_payment_that_cannot_be_read_or_stored_keeps_no_other_from_being
         status: ("error", "PAYMENT_UNREADABLE"),
         rich: ("error", "PAYMENT_UNREADABLE"),
     }
+
+
+@pytest.mark.parametrize("odd", ["\x00", "suc\x00eeded", "\ud800", "US\udfff"])
+@pytest.mark.parametrize("word", ["raw_status", "currency"])
+async def test_a_word_that_no_column_takes_makes_its_payment_unreadable_and_not_its_page(puller: Puller, word: str, odd: str) -> None:
+    fine = ListedPayment("pi_fine", "succeeded", 3_000, "USD", puller.shop.clock.now(), "order-1", "anna")
+    page = PaymentPage((replace(fine, id="pi_odd", **{word: odd}), fine), None)
+
+    pull = await puller.store.keep(await puller.asked(), page)
+
+    assert (pull.phase, pull.payments) == ("making", 2)
+    await puller.store.make(pull)
+    assert await puller.said(pull) == {"pi_odd": ("error", "PAYMENT_UNREADABLE"), "pi_fine": ("created", None)}
