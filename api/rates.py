@@ -3,14 +3,16 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, Field, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
 
 from api.schemas import Shape, Who
 from refunds.money import CURRENCIES
 from refunds.orders import CleanText, CurrencyCode, Instant, Strict
 from refunds.policy import Policy
-from refunds.rates import Rate, RecordedRate
+from refunds.rates import Rate, RecordedRate, base_currency
 from store.sql import Row
+
+BaseCode = Annotated[str, StringConstraints(min_length=3, max_length=3), AfterValidator(base_currency)]
 
 
 class NewRate(Strict):
@@ -22,7 +24,7 @@ class NewRate(Strict):
     currency: CurrencyCode
     rate: Annotated[str, StringConstraints(min_length=1, max_length=40)]
     source: Annotated[CleanText, StringConstraints(max_length=200, strip_whitespace=True, pattern=r"\S")]
-    base: CurrencyCode | None = None
+    base: BaseCode | None = None
     effective_at: Instant | None = None
 
 

@@ -17,6 +17,14 @@ FORM = "up to 12 digits before the point and 18 behind it, such as 1.0834"
 """How a rate is written."""
 
 
+def base_currency(code: str) -> str:
+    """The code of a base currency, in any case. Raises ``UNKNOWN_CURRENCY``, naming the field ``base``."""
+    try:
+        return currency(code).code
+    except RefundError as error:
+        raise RefundError(error.code, error.detail, field="base") from error
+
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """One ``currency`` is ``text`` of ``base``, both in major units: ``Rate("USD", "EUR", "1.0834")`` says that 1 EUR is 1.0834 USD.
@@ -30,7 +38,7 @@ class Rate:
     text: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "base", currency(self.base).code)
+        object.__setattr__(self, "base", base_currency(self.base))
         object.__setattr__(self, "currency", currency(self.currency).code)
         if self.base == self.currency:
             raise RefundError(Code.INVALID_FIELD, f"A rate of {self.base} to itself is not needed: it is one.", field="currency")

@@ -31,7 +31,7 @@ class RatesQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    base: CurrencyCode | None = None
+    base: views.BaseCode | None = None
     currency: CurrencyCode | None = None
     history: bool = False
     cursor: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
