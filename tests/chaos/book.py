@@ -14,6 +14,10 @@ class Payment:
     amount: int
     currency: str
     marks: set[str] = field(default_factory=set[str])
+    legs: bool = False
+    """It went on to connected accounts."""
+    fee: int = 0
+    """The platform's fee on it."""
     refunds: list[str] = field(default_factory=list[str])
 
 
@@ -25,6 +29,16 @@ class Accepted:
     key: str
     errand: int
     kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One order-wide refund that was answered 2xx: what was asked for, and the payments of its order."""
+
+    id: str
+    key: str
+    asked: int
+    payments: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +61,9 @@ class Book:
     payments: dict[str, Payment] = field(default_factory=dict[str, Payment])
     accepted: dict[str, Accepted] = field(default_factory=dict[str, Accepted])
     keys: dict[str, str] = field(default_factory=dict[str, str])
+    groups: dict[str, Group] = field(default_factory=dict[str, Group])
+    given: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+    """What people gave back by hand, once for each refund: the operation they were told of, and how much."""
     stops: list[Stop] = field(default_factory=list[Stop])
     odd: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """What was seen to be wrong at once: the check's name, and what it was."""

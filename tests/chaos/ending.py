@@ -15,6 +15,7 @@ from refunds.clock import rfc3339
 from refunds.ids import workflow_id
 from tests.chaos.book import Book
 from tests.chaos.people import LIFT, People
+from tests.chaos.settlers import settle_legs, settle_one
 from tests.chaos.stand import Stand
 from tests.chaos.truth import Violation
 
@@ -24,6 +25,9 @@ UNSETTLED = ("received", "classified", "approved", "held", "submitting", "parked
 EXPECTED_DISCREPANCIES = frozenset({"external", "amount"})
 """Kinds of difference that the suite makes itself: in the dashboard, and by having the processor make another amount."""
 _PAGE = 500
+_PARKED = "SELECT id FROM refunds WHERE status = 'parked' AND id = ANY(%s)"
+_WITH_LEGS = "SELECT id FROM refunds WHERE legs_at IS NOT NULL AND id = ANY(%s)"
+_WITH_PARKED_LEGS = "SELECT DISTINCT refund_id FROM legs WHERE state = 'parked' AND refund_id = ANY(%s)"
 
 
 async def lift(stand: Stand, people: People) -> None:
@@ -46,13 +50,17 @@ async def settle(
     while True:
         standing = await standing_of(stand, book)
         left = {status: count for status, count in standing.items() if status in UNSETTLED or status is None}
+        if legs := await _refunds(stand, book, _WITH_LEGS):
+            left["with legs under way"] = len(legs)
         if not left or time.monotonic() > until:
             return standing
         if time.monotonic() - told > 5:
             told = time.monotonic()
             say("waiting for " + ", ".join(f"{count} {status}" for status, count in sorted(left.items())))
-        for refund in await _parked(stand, book):
+        for refund in await _refunds(stand, book, _PARKED):
             settled[await settle_one(people, refund)] += 1
+        for refund in await _refunds(stand, book, _WITH_PARKED_LEGS):
+            settled.update(await settle_legs(people, refund))
         await asyncio.sleep(LOOK_EVERY_S)
 
 
@@ -68,8 +76,8 @@ async def standing_of(stand: Stand, book: Book) -> Counter[str]:
     return found
 
 
-async def _parked(stand: Stand, book: Book) -> list[str]:
-    rows = await _rows(stand, "SELECT id FROM refunds WHERE status = 'parked' AND id = ANY(%s)", list(book.accepted))
+async def _refunds(stand: Stand, book: Book, query: str) -> list[str]:
+    rows = await _rows(stand, query, list(book.accepted))
     return [refund for (refund,) in rows]
 
 
@@ -79,28 +87,6 @@ async def _rows(stand: Stand, query: str, *values: Any) -> list[tuple[Any, ...]]
     except psycopg.OperationalError:
         await stand.ready("postgres")
         return await asyncio.to_thread(stand.rows, query, *values)
-
-
-async def settle_one(people: People, refund: str) -> str:
-    """What a settler does: look at the processor for our operation, name its refund, or have a second person say that there is none."""
-    view = await people.view(refund)
-    if view is None or view["status"] != "parked":
-        return "not parked"
-    operation = view["processor"]["operations"][-1]
-    truth = await people.truth(view["payment_id"])
-    said: dict[str, Any] = {"outcome": "not_refunded", "evidence": "not at the processor, all pages read"}
-    if operation["kind"] == "release":
-        if any(request["answered"] == 200 for request in truth["cancel_requests"]):
-            said = {"outcome": "refunded", "processor_refund_id": view["payment_id"], "evidence": "the authorisation is cancelled"}
-    else:
-        ours = [made for made in truth["refunds"] if made["metadata"].get("refunds_operation") == operation["id"]]
-        if ours:
-            said = {"outcome": "refunded", "processor_refund_id": ours[0]["id"], "evidence": "seen at the processor"}
-    outcome = ""
-    for who in ("sven", "sara") if said["outcome"] == "not_refunded" else ("sven",):
-        answer = await people.call(who, "POST", f"/v1/refunds/{refund}/settlement", said)
-        outcome = f"{said['outcome']} {answer.status_code}"
-    return outcome
 
 
 async def reconcile(people: People, since: datetime, *, within_s: float) -> dict[str, Any]:

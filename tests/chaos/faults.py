@@ -248,6 +248,10 @@ class Faults:
         """The next requests to create a refund meet this."""
         await self._order("refund.create", ordered["fault"], ordered["times"])
 
+    async def disturb_leg(self, fault: Fault, /, on: str, **ordered: Any) -> None:
+        """The next requests to reverse a transfer, or to give a fee back, meet this."""
+        await self._order(on, ordered["fault"], ordered["times"])
+
     async def disturb_reading(self, fault: Fault, /, on: str, **ordered: Any) -> None:
         """The next readings meet this."""
         await self._order(on, ordered["fault"], ordered["times"])
@@ -280,7 +284,11 @@ class Faults:
 
     async def refuse_key(self, fault: Fault, how: dict[str, Any], seconds: float) -> None:
         """The processor does not accept our key any more: submitting is halted, and goes on once the key is repaired and an operator says so."""
-        async with self._stop:  # while everything is stopped nothing would meet the key
+        async with self._stop, AsyncExitStack() as locks:  # while everything is stopped nothing would meet the key
+            # Nor would a worker that has to start: with a key that is not accepted it does not.
+            for each in ("points", *WORKERS):
+                await locks.enter_async_context(self._lock(each))
+            await self.stand.ready(*WORKERS)
             await self.people.control("PUT", "/keys", {"key": SANDBOX_KEY} | how)
             try:
                 await self._meets_the_key(fault)
@@ -289,6 +297,7 @@ class Faults:
                 await asyncio.sleep(seconds)
             finally:
                 await self.people.control("PUT", "/keys", {"key": SANDBOX_KEY})
+            await locks.aclose()
             self.book.stops.append(Stop(halted_at, time.time(), None))
             # A call that was answered before the repair may be recorded after it, by a worker that stood still say, and then halts again: so an operator looks on.
             until = time.monotonic() + LATE_HALT_S

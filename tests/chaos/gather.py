@@ -10,7 +10,7 @@ from tests.chaos.book import Book, Payment
 from tests.chaos.ending import batches
 from tests.chaos.people import People
 from tests.chaos.stand import Stand
-from tests.chaos.truth import EVENTUAL, Facts, Violation, judge
+from tests.chaos.truth import EVENTUAL, OUT, Facts, Violation, group_sum, judge, key_of
 
 AT_ONCE = 50
 TELL_EVERY_S = 5.0
@@ -47,7 +47,7 @@ class Gathering:
         external: dict[str, int],
         posts: dict[str, list[float]],
     ) -> Facts:
-        truth = await self._people.truth(payment.intent)
+        truth = self._by_hand(payment) if "manual" in payment.marks else await self._people.truth(payment.intent)
         mine = {refund: view for refund in payment.refunds if (view := views[refund]) is not None}
         return Facts(
             intent=payment.intent,
@@ -62,9 +62,42 @@ class Gathering:
             external=external,
             posts=posts,
             stops=tuple(self._book.stops),
-            returned=[*truth.get("reversals", ()), *truth.get("fee_refunds", ())],
+            returned=[*truth["reversals"], *truth["fee_refunds"]],
+            leg_requests=[*truth["reversal_requests"], *truth["fee_refund_requests"]],
+            targets={sent["id"]: sent["amount"] for sent in truth["transfers"]},
+            fee=payment.fee,
             told_no={refund: self._book.told_no[refund] for refund in payment.refunds if refund in self._book.told_no},
         )
+
+    def _by_hand(self, payment: Payment) -> dict[str, Any]:
+        """What people did about a manual payment, in the shape of the sandbox's truth: there is no other."""
+        given = [(refund, *self._book.given[refund]) for refund in payment.refunds if refund in self._book.given]
+        requests = [{"key": key_of("manual", operation), "params": {}, "answered": 200} for _, operation, _ in given]
+        refunds = [
+            {
+                "id": f"given-{refund}",
+                "amount": amount,
+                "status": "succeeded",
+                "metadata": {"refunds_refund": refund, "refunds_operation": operation},
+            }
+            for refund, operation, amount in given
+        ]
+        nothing = ("cancel_requests", "reversals", "fee_refunds", "reversal_requests", "fee_refund_requests", "transfers")
+        return {"create_requests": requests, "refunds": refunds} | {name: [] for name in nothing}
+
+    async def judge_groups(self) -> list[Violation]:
+        """Everything that is wrong with the sums of groups, once nothing is under way."""
+        found: list[Violation] = []
+        for group in self._book.groups.values():
+            shown = (await self._people.call("anna", "GET", f"/v1/refund-groups/{group.id}")).json()
+            out, refunds = 0, list[str]()
+            for intent in group.payments:
+                payment = self._book.payments[intent]
+                truth = self._by_hand(payment) if "manual" in payment.marks else await self._people.truth(intent)
+                out += sum(made["amount"] for made in truth["refunds"] if made["status"] in OUT)
+                refunds += payment.refunds
+            found += [Violation("group_sum", group.id, what) for what in group_sum(group, shown, out, refunds)]
+        return found
 
     async def _ledgers(self, refunds: list[str]) -> dict[str, list[dict[str, Any]]]:
         found: dict[str, list[dict[str, Any]]] = {}

@@ -11,7 +11,9 @@ from enum import StrEnum
 
 from deploy.local.ports import HOST
 
-_POST = re.compile(rb"POST (/v1/refunds|/v1/payment_intents/[^/ ]+/cancel) ")
+_POST = re.compile(
+    rb"POST (/v1/refunds|/v1/payment_intents/[^/ ]+/cancel|/v1/transfers/[^/ ]+/reversals|/v1/application_fees/[^/ ]+/refunds) "
+)
 _KEY = re.compile(rb"\r\nidempotency-key: *([^\r]+)\r\n", re.IGNORECASE)
 
 

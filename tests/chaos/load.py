@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
@@ -10,9 +9,9 @@ from typing import Any
 
 from refunds.clock import SystemClock, rfc3339
 from tests.chaos.book import Book, Payment
-from tests.chaos.ending import settle_one
-from tests.chaos.people import REVIEWERS, GaveUp, People
+from tests.chaos.people import REVIEWERS, People
 from tests.chaos.plan import Errand
+from tests.chaos.settlers import settle_one
 
 HASTY = 0.5
 """Share of parked refunds that somebody settles in the middle of it all; the rest is settled at the end."""
@@ -72,9 +71,9 @@ class Doing:
         await self.order(payment, category=category)
         return payment
 
-    async def order(self, payment: Payment, *, category: str = "household") -> None:
-        """What the merchant's system says of the order; the same again changes nothing."""
-        amount, now = payment.amount, SystemClock().now()
+    async def order(self, payment: Payment, *, category: str = "household", besides: tuple[Payment, ...] = ()) -> None:
+        """What the merchant's system says of the order, and of what it was paid with ``besides``; the same again changes nothing."""
+        amount, now = payment.amount + sum(other.amount for other in besides), SystemClock().now()
         order = {
             "customer_id": payment.customer,
             "customer_since": LONG_AGO,
@@ -82,7 +81,7 @@ class Doing:
             "delivered_at": rfc3339(now - timedelta(days=2)),
             "currency": "USD",
             "lines": [{"id": "1", "title": "Goods", "category": category, "amount": amount}],
-            "payments": [{"id": payment.intent, "amount": amount, "currency": "USD"}],
+            "payments": [_paid(each) for each in (payment, *besides)],
         }
         answer = await self.people.call(self.shop, "PUT", f"/v1/orders/{payment.order}", order)
         if answer.status_code not in (200, 201):
@@ -157,6 +156,12 @@ class Doing:
                 if self.minds.verdict == "deny":
                     self.book.told_no[view["id"]] = f"{who} denied it"
                 return
+
+
+def _paid(payment: Payment) -> dict[str, Any]:
+    """A payment as an order names it."""
+    by_hand = {"processor": "manual", "tender": "gift_card"} if "manual" in payment.marks else {}
+    return {"id": payment.intent, "amount": payment.amount, "currency": "USD"} | by_hand
 
 
 async def _simple(doing: Doing, between: tuple[int, int], *, known: bool = True, category: str = "household", **special: Any) -> Any:
@@ -345,21 +350,3 @@ async def past_us(doing: Doing) -> None:
 
 async def _ask_and_see(doing: Doing, payment: Payment, amount: int) -> None:
     await doing.see_through(await doing.ask(payment, doing.body(payment, amount)))
-
-
-DOERS: dict[str, Callable[[Doing], Awaitable[None]]] = {
-    does.__name__: does
-    for does in (
-        *(automatic, duplicated, racing, parts, reviewed, refused, two_people, managed, agreed, declined, revised, withdrawn),
-        *(unanswered, left_waiting, pending, pending_fails, fails_later, authorised, disputed, altered, past_us),
-    )
-}
-
-
-async def carry_out(errand: Errand, people: People, book: Book, run: str) -> None:
-    """Do an errand. Nobody answering for too long is noted as wrong, not raised: the others go on."""
-    book.begun += errand.refunds
-    try:
-        await DOERS[errand.kind](Doing(errand, people, book, run))
-    except GaveUp as error:
-        book.odd.append(("no_answer", f"errand {errand.number} ({errand.kind}): {error}"))

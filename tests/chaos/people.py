@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from deploy.local.parts import SANDBOX_KEY
 from tests.chaos.book import Book
 from tests.chaos.stand import Stand
 
@@ -112,6 +113,22 @@ class People:
                 await asyncio.sleep(0.2)
                 continue
             return answer.json() if answer.status_code in accept else None
+
+    async def dashboard(self, path: str, form: dict[str, Any], *, key: str) -> dict[str, Any]:
+        """Something that somebody makes at the processor past the product, with the merchant's own key, repeated until it is there. Raises for a refusal."""
+        until, answer = time.monotonic() + self._patience_s, None
+        headers = {"Authorization": f"Bearer {SANDBOX_KEY}", "Idempotency-Key": key}
+        while time.monotonic() < until:
+            try:
+                answer = await self._http.post(self.stand.url("sandbox") + path, data=form, headers=headers)
+            except httpx.TransportError:
+                answer = None
+            if answer is not None and answer.status_code == 200:
+                return answer.json()
+            if answer is not None and answer.status_code in (400, 404):
+                raise RuntimeError(f"{path} was answered {answer.status_code}: {answer.text[:300]}")
+            await asyncio.sleep(0.2)
+        raise GaveUp(f"the sandbox: POST {path}: {'no answer' if answer is None else answer.status_code} for {self._patience_s:.0f} s")
 
     async def truth(self, intent: str) -> dict[str, Any]:
         """What the sandbox received and did about a payment."""

@@ -36,9 +36,13 @@ ERRANDS = {
     "disputed": 4,
     "altered": 2,
     "past_us": 4,
+    "sold": 7,
+    "sold_in_parts": 2,
+    "sold_on": 3,
+    "grouped": 4,
 }
-"""What people ask for, by weight; ``tests/chaos/load.py`` has a function for each."""
-REFUNDS_OF = {"racing": 3, "parts": 3, "altered": 2}
+"""What people ask for, by weight; ``tests/chaos/doers.py`` names a function for each."""
+REFUNDS_OF = {"racing": 3, "parts": 3, "altered": 2, "sold_in_parts": 3, "grouped": 3}
 """How many refunds an errand asks for, where it is more than one."""
 
 FAULTS = {
@@ -54,6 +58,7 @@ FAULTS = {
     "swallow": 4,
     "end_sessions": 4,
     "disturb_create": 22,
+    "disturb_leg": 6,
     "disturb_reading": 8,
     "disturb_webhooks": 7,
     "refuse_key": 2,
@@ -81,6 +86,8 @@ CREATE_FAULTS: tuple[tuple[int, list[dict[str, Any]]], ...] = (
     (2, [{"kind": "lose_answer"}, {"kind": "hide"}]),
     (1, [{"kind": "alter", "fields": {"amount": 50}}]),
 )
+LEG_FAULTS = CREATE_FAULTS[:-1]
+"""All but another amount: of a leg that is not what was approved a person has to decide more than this suite's people know."""
 READING_FAULTS: tuple[tuple[int, list[dict[str, Any]]], ...] = (
     (3, [{"kind": "lose_answer"}]),
     (2, [{"kind": "status", "status": 500}]),
@@ -90,7 +97,11 @@ READING_FAULTS: tuple[tuple[int, list[dict[str, Any]]], ...] = (
     (2, [{"kind": "hang", "ms": 2_500}]),
     (2, [{"kind": "hide"}]),
 )
-READS = ("payment_intent.retrieve", "refund.list", "refund.retrieve", "dispute.list")
+LEGS = ("transfer_reversal.create", "fee_refund.create")
+READS = (
+    *("payment_intent.retrieve", "refund.list", "refund.retrieve", "dispute.list"),
+    *("transfer.list", "transfer_reversal.list", "application_fee.list", "fee_refund.list"),
+)
 WEBHOOK_FAULTS: tuple[tuple[int, list[dict[str, Any]]], ...] = (
     (3, [{"kind": "duplicate"}]),
     (2, [{"kind": "drop"}]),
@@ -99,9 +110,10 @@ WEBHOOK_FAULTS: tuple[tuple[int, list[dict[str, Any]]], ...] = (
 )
 
 
+_RESOURCES = ("account", "payment_intents", "charges", "disputes", "refunds", "transfers")
 KEY_REFUSALS: tuple[dict[str, Any], ...] = (
     {"revoked": True},
-    {"revoked": False, "permissions": dict.fromkeys(("account", "payment_intents", "charges", "disputes", "refunds", "transfers"), "read")},
+    {"revoked": False, "permissions": dict.fromkeys((*_RESOURCES, "application_fees"), "read")},
 )
 """What becomes of the key: revoked, so that nothing is answered, not even a reading; or it may read and not make anything."""
 
@@ -111,6 +123,7 @@ POINTS = tuple(
     for when in ("before", "after")
     for what in (
         *("intent", "attempt_opened", "refund.create", "receipt", "attempt_ended", "decision_recorded"),
+        *("leg_attempt_opened", "transfer.reverse", "fee.refund", "leg_done"),
         *("approved", "held", "succeeded", "pending", "failed", "parked", "commit", "*"),
     )
 )
@@ -193,7 +206,8 @@ def _weighted(stream: Random, weights: dict[str, int]) -> str:
     return stream.choices(list(weights), list(weights.values()))[0]
 
 
-def _one_of(stream: Random, table: tuple[tuple[int, list[dict[str, Any]]], ...]) -> list[dict[str, Any]]:
+def one_of(stream: Random, table: tuple[tuple[int, list[dict[str, Any]]], ...]) -> list[dict[str, Any]]:
+    """One of a table of faults, by its weights."""
     return stream.choices([faults for _, faults in table], [weight for weight, _ in table])[0]
 
 
@@ -235,14 +249,19 @@ _DETAILS: dict[str, Callable[[Random, Plan], dict[str, Any]]] = {
     "stall": _link(0.3, 4.0),
     "swallow": _link(0.1, 1.0),
     "end_sessions": lambda stream, plan: {"login": stream.choice(("refunds_api", "refunds_worker", "refunds_payments"))},
-    "disturb_create": lambda stream, plan: {"fault": _one_of(stream, CREATE_FAULTS), "times": stream.choice((1, 1, 1, 2, 3))},
+    "disturb_create": lambda stream, plan: {"fault": one_of(stream, CREATE_FAULTS), "times": stream.choice((1, 1, 1, 2, 3))},
+    "disturb_leg": lambda stream, plan: {
+        "on": stream.choice(LEGS),
+        "fault": one_of(stream, LEG_FAULTS),
+        "times": stream.choice((1, 1, 2, 5)),
+    },
     "disturb_reading": lambda stream, plan: {
         "on": stream.choice(READS),
-        "fault": _one_of(stream, READING_FAULTS),
+        "fault": one_of(stream, READING_FAULTS),
         "times": stream.choice((1, 2, 4)),
     },
     "disturb_webhooks": lambda stream, plan: {
-        "fault": _one_of(stream, WEBHOOK_FAULTS),
+        "fault": one_of(stream, WEBHOOK_FAULTS),
         "times": stream.choice((1, 3, 6)),
         "seconds": _seconds(stream, 0.5, 4.0),
         "reverse": stream.random() < 0.5,

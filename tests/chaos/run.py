@@ -11,11 +11,11 @@ from datetime import datetime
 from deploy.local.progress import Reporter
 from refunds.clock import SystemClock
 from tests.chaos.book import Book
+from tests.chaos.doers import carry_out
 from tests.chaos.ending import lift, loose_ends, reconcile, settle, unexplained
 from tests.chaos.faults import Done, Faults
 from tests.chaos.forgetting import EXPLAINED_BY_PEOPLE, FORGETFUL, Forgetting, Restored
 from tests.chaos.gather import Gathering
-from tests.chaos.load import carry_out
 from tests.chaos.people import GaveUp, People
 from tests.chaos.plan import Errand, Plan
 from tests.chaos.stand import Stand, running
@@ -142,6 +142,7 @@ async def _check(stand: Stand, people: People, bounds: Bounds, result: Result, s
     result.reconciled = {name: reconciled[name] for name in ("compared", "differences", "imported", "pages")}
     wrong, late = await gathering.judge_until(sorted({each.where for each in late}), say, within_s=bounds.agree_within_s)
     result.violations += [each for each in wrong + late if each not in result.violations]
+    result.violations += await gathering.judge_groups()
     result.violations += await unexplained(people)
     result.violations += await loose_ends(stand, result.book, KEY_HALTS, within_s=bounds.agree_within_s)
 

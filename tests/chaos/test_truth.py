@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.book import Stop
-from tests.chaos.truth import CHECKS, EVENTUAL, Facts, judge, moves
+from tests.chaos.book import Group, Stop
+from tests.chaos.truth import CHECKS, EVENTUAL, Facts, group_sum, judge, moves
 
 REFUND, OPERATION, MADE, INTENT, HASH = "rf_1", "op_1", "re_1", "pi_1", "a" * 64
 KEY = f"refunds-refund-test-{OPERATION}"
+LEG_KEY = "refunds-reverse_transfer-test-leg_1"
 MINUTE = "2026-09-01T10:00:{:02d}Z"
 AT = 1_788_256_800.0  # the first second of that minute
 
@@ -130,9 +131,22 @@ def _two_operations_of_one_refund(facts: Facts) -> None:
 
 
 def _with_a_leg(facts: Facts) -> dict[str, Any]:
-    leg = {"id": "leg_1", "state": "done", "reversal_id": "trr_1"}
+    """4000 of the 5000 went to a seller, and 2400 of it were taken back, 3000 being refunded."""
+    leg = {
+        "id": "leg_1",
+        "kind": "reverse_transfer",
+        "operation": OPERATION,
+        "target": "tr_1",
+        "amount": 2400,
+        "state": "done",
+        "reversal_id": "trr_1",
+        "attempts": [{"opened_at": MINUTE.format(9), "send_by": MINUTE.format(11)}],
+    }
     _view(facts)["processor"]["legs"] = [leg]
-    facts.returned = [{"id": "trr_1", "metadata": {"refunds_operation": "leg_1"}}]
+    facts.targets = {"tr_1": 4000}
+    facts.returned = [{"id": "trr_1", "amount": 2400, "transfer": "tr_1", "metadata": {"refunds_operation": "leg_1"}}]
+    facts.leg_requests = [{"key": LEG_KEY, "params": {"amount": "2400"}}]
+    facts.posts[LEG_KEY] = [AT + 10]
     return leg
 
 
@@ -148,6 +162,49 @@ def _a_leg_of_nobody(facts: Facts) -> None:
 
 def _a_leg_done_and_not_made(facts: Facts) -> None:
     _with_a_leg(facts)["reversal_id"] = "trr_2"
+
+
+def _a_leg_made_with_another_amount(facts: Facts) -> None:
+    _with_a_leg(facts)
+    facts.returned[0]["amount"] = 2399
+
+
+def _a_leg_made_of_another_transfer(facts: Facts) -> None:
+    _with_a_leg(facts)
+    facts.returned[0]["transfer"] = "tr_2"
+
+
+def _a_leg_that_is_not_the_part(facts: Facts) -> None:
+    _with_a_leg(facts)["amount"] = facts.returned[0]["amount"] = 2402
+
+
+def _a_leg_that_was_made_after_all(facts: Facts) -> None:
+    _with_a_leg(facts)["state"] = "not_done"
+
+
+def _a_leg_left_out(facts: Facts) -> None:
+    _with_a_leg(facts)["state"] = "void"
+    facts.returned = []
+
+
+def _one_receipt_for_two_legs(facts: Facts) -> None:
+    leg = _with_a_leg(facts)
+    _view(facts)["processor"]["legs"].append(leg | {"id": "leg_2", "attempts": []})
+
+
+def _one_key_of_a_leg_two_contents(facts: Facts) -> None:
+    _with_a_leg(facts)
+    facts.leg_requests.append({"key": LEG_KEY, "params": {"amount": "2401"}})
+
+
+def _a_leg_sent_while_stopped(facts: Facts) -> None:
+    _with_a_leg(facts)
+    facts.stops = (Stop(AT + 9.5, AT + 12, frozenset()),)
+
+
+def _a_leg_sent_after_it_lapsed(facts: Facts) -> None:
+    _with_a_leg(facts)
+    facts.posts[LEG_KEY] = [AT + 15]
 
 
 def _one_key_two_contents(facts: Facts) -> None:
@@ -326,7 +383,11 @@ def _more_calls_than_attempts(facts: Facts) -> None:
 
 WRONG: dict[str, tuple[Callable[[Facts], None], ...]] = {
     "over_refunded": (_more_than_captured, _more_asked_for_than_left),
-    "leg_twice": (_a_leg_twice, _a_leg_of_nobody, _a_leg_done_and_not_made),
+    "leg_twice": (
+        *(_a_leg_twice, _a_leg_of_nobody, _a_leg_done_and_not_made, _a_leg_made_with_another_amount, _a_leg_made_of_another_transfer),
+        *(_a_leg_that_is_not_the_part, _a_leg_that_was_made_after_all, _a_leg_left_out, _one_receipt_for_two_legs),
+        _one_key_of_a_leg_two_contents,
+    ),
     "refunded_twice": (_one_operation_two_refunds, _two_operations_of_one_refund, _one_key_two_contents),
     "unapproved": (
         *(_a_request_of_nobody, _another_amount_than_approved, _an_approval_of_other_terms, _a_denial_consumed, _nothing_consumed),
@@ -341,8 +402,8 @@ WRONG: dict[str, tuple[Callable[[Facts], None], ...]] = {
     "differs": (_taken_for_failed, _failed_there_succeeded_here, _another_id_recorded, _ours_and_unknown),
     "unseen": (_made_past_us_and_unknown, _made_past_us_with_another_amount),
     "sent_after_no": (_sent_after_a_no,),
-    "sent_while_stopped": (_sent_while_stopped, _opened_while_stopped, _opened_while_halted),
-    "sent_too_late": (_sent_after_it_lapsed, _more_calls_than_attempts),
+    "sent_while_stopped": (_sent_while_stopped, _opened_while_stopped, _opened_while_halted, _a_leg_sent_while_stopped),
+    "sent_too_late": (_sent_after_it_lapsed, _more_calls_than_attempts, _a_leg_sent_after_it_lapsed),
 }
 ALSO: dict[Callable[[Facts], None], set[str]] = {
     _nothing_there: {"guessed"},
@@ -359,6 +420,40 @@ ALSO: dict[Callable[[Facts], None], set[str]] = {
 
 def test_facts_that_are_right_pass() -> None:
     assert judge(right()) == []
+
+
+def test_a_leg_that_is_right_passes() -> None:
+    facts = right()
+    _with_a_leg(facts)
+
+    assert judge(facts) == []
+
+
+def _shown_group(**sums: int) -> dict[str, Any]:
+    """Of 9000 asked for, 5000 went back, 3000 wait for a decision, and 1000 were denied."""
+    statuses = {"rf_1": ("succeeded", 5000), "rf_2": ("awaiting_review", 3000), "rf_3": ("denied", 1000)}
+    return {
+        "allocation": {"parts": [{"amount": amount} for _, amount in statuses.values()]},
+        "sums": [{"asked": 9000, "returned": 5000, "released": 0, "under_way": 3000, "by_hand": 0, "not_given": 1000} | sums],
+        "refunds": [{"id": refund, "status": status, "amount": amount} for refund, (status, amount) in statuses.items()],
+    }
+
+
+@pytest.mark.parametrize(
+    ("shown", "out", "refunds", "wrong"),
+    [
+        (_shown_group(), 5000, 3, 0),
+        (_shown_group(), 4000, 3, 1),
+        (_shown_group(returned=6000, not_given=0), 5000, 3, 1),
+        (_shown_group(by_hand=1000, not_given=0), 5000, 3, 1),
+        (_shown_group(asked=8000), 5000, 3, 1),
+        (_shown_group(), 5000, 2, 1),
+    ],
+)
+def test_the_sums_of_a_group_are_what_became_of_it(shown: dict[str, Any], out: int, refunds: int, wrong: int) -> None:
+    group = Group("rg_1", "key", 9000, ("pi_1", "pi_2", "card-1"))
+
+    assert len(list(group_sum(group, shown, out, ["rf_1", "rf_2", "rf_3"][:refunds]))) == wrong
 
 
 def test_a_call_whose_attempt_was_open_before_the_halt_may_leave_and_what_the_processor_refused_has_failed() -> None:

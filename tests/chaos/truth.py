@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from refunds.clock import parse_rfc3339
-from tests.chaos.book import Stop
+from tests.chaos.book import Group, Stop
 
 STATUS_PAGE = Path(__file__).parents[2] / "docs" / "status.md"
 OUT = frozenset({"succeeded", "pending", "requires_action"})
@@ -60,12 +60,27 @@ class Facts:
     told_no: dict[str, str] = field(default_factory=dict[str, str])
     returned: list[Json] = field(default_factory=list[Json])
     """Reversals of transfers and refunds of fees, by the sandbox's truth."""
+    leg_requests: list[Json] = field(default_factory=list[Json])
+    targets: dict[str, int] = field(default_factory=dict[str, int])
+    """The transfers of the payment, with their amounts."""
+    fee: int = 0
 
     def operations(self) -> Iterator[tuple[Json, Json]]:
         """Each view with each of its operations."""
         for view in self.views.values():
             for operation in view["processor"]["operations"]:
                 yield view, operation
+
+    def legs(self) -> Iterator[tuple[Json, Json]]:
+        """Each view with each of its legs."""
+        for view in self.views.values():
+            for leg in view["processor"].get("legs", ()):
+                yield view, leg
+
+    def sendings(self) -> Iterator[tuple[Json, str, list[Json]]]:
+        """Everything that is sent, refunds and legs: its view, its key, its attempts."""
+        for view, one in (*self.operations(), *self.legs()):
+            yield view, key_of(one["kind"], one["id"]), one["attempts"]
 
     def made_for(self, operation: str) -> list[Json]:
         """The processor's refunds that carry the operation's id."""
@@ -109,23 +124,45 @@ def refunded_twice(facts: Facts) -> Iterator[str]:
 
 
 def leg_twice(facts: Facts) -> Iterator[str]:
-    """A leg of a marketplace refund is made at most once; one that is done was made, and nothing of ours was made that is no leg."""
+    """A leg is made at most once, by one key with one content; one that is done was made exactly as approved, and nothing of ours was made that is no leg."""
     counted = Counter(made["metadata"].get("refunds_operation") for made in facts.returned)
-    known = {leg["id"]: leg for view in facts.views.values() for leg in view["processor"].get("legs", ())}
+    legs = {leg["id"]: (view, leg) for view, leg in facts.legs()}
     for leg, count in counted.items():
         if leg is not None and count > 1:
             yield f"the leg {leg} was made {count} times"
-        if leg is not None and leg not in known:
+        if leg is not None and leg not in legs:
             yield f"{leg} was made, and is no leg of any refund"
-    made = {one["id"] for one in facts.returned}
-    for leg in known.values():
-        if leg["state"] == "done" and leg["reversal_id"] not in made:
-            yield f"the leg {leg['id']} is done and was not made"
+    contents: dict[str, Json] = {}
+    for request in facts.leg_requests:
+        if contents.setdefault(request["key"], request["params"]) != request["params"]:
+            yield f"the key {request['key']} was sent with another content"
+    receipts = Counter(leg["reversal_id"] for _, leg in legs.values() if leg["state"] == "done")
+    yield from (f"{receipt} was taken for {count} legs" for receipt, count in receipts.items() if count > 1)
+    for view, leg in legs.values():
+        yield from _leg_not_as_it_should_be(facts, view, leg, made=bool(counted[leg["id"]]))
+
+
+def _leg_not_as_it_should_be(facts: Facts, view: Json, leg: Json, *, made: bool) -> Iterator[str]:
+    name = f"the leg {leg['id']} ({leg['kind']} {leg['amount']})"
+    if leg["state"] == "done":
+        receipt = next((one for one in facts.returned if one["id"] == leg["reversal_id"]), None)
+        if receipt is None:
+            yield f"{name} is done and was not made"
+        elif (receipt["amount"], receipt.get("transfer", receipt.get("fee"))) != (leg["amount"], leg["target"]):
+            yield f"{name} is done, and what was made is {receipt['amount']} of {receipt.get('transfer', receipt.get('fee'))}"
+    elif leg["state"] in ("void", "not_done") and made:
+        yield f"{name} is {leg['state']} and was made"
+    if leg["state"] == "void" and view["status"] in OUT and leg["operation"] == view["processor"]["operations"][-1]["id"]:
+        yield f"{name} is void, and its refund {view['status']}"
+    whole = facts.fee if leg["kind"] == "refund_fee" else facts.targets.get(leg["target"], 0)
+    refunded = next(operation["amount"] for operation in view["processor"]["operations"] if operation["id"] == leg["operation"])
+    if abs(leg["amount"] * facts.captured - whole * refunded) >= facts.captured:
+        yield f"{name} of {whole} is not the part that {refunded} is of {facts.captured}"
 
 
 def unapproved(facts: Facts) -> Iterator[str]:
     """Every request that moves money belongs to an operation of ours whose exact terms were approved by everybody who had to, before it was sent."""
-    by_key = {_key_of(operation): (view, operation) for view, operation in facts.operations()}
+    by_key = {key_of(operation["kind"], operation["id"]): (view, operation) for view, operation in facts.operations()}
     for request in [*facts.creates, *facts.cancels]:
         if request["key"] not in by_key:
             yield f"a request with the key {request['key']} belongs to no operation that is recorded"
@@ -243,7 +280,11 @@ def failed_without_answer(facts: Facts) -> Iterator[str]:
                 or data.get("processor_refund")
             ):
                 continue
-            said = {answer for operation in view["processor"]["operations"] for answer in answers.get(_key_of(operation), set())}
+            said = {
+                answer
+                for operation in view["processor"]["operations"]
+                for answer in answers.get(key_of(operation["kind"], operation["id"]), set())
+            }
             if not said & REFUSALS:
                 yield f"{refund} failed ({data.get('code')}), and the processor said {sorted(map(str, said)) or 'nothing'}"
 
@@ -293,7 +334,7 @@ def differs(facts: Facts) -> Iterator[str]:
             states = {each["id"]: each["status"] for each in made}
             yield f"{refund} is recorded as {view['status']} ({view['code']}), and at the processor {states or 'nothing'} of it is there"
         recorded = {operation["refund_id"] for operation in view["processor"]["operations"]} - {None}
-        if recorded != {each["id"] for each in made}:
+        if "manual" not in facts.marks and recorded != {each["id"] for each in made}:
             yield f"{refund}: recorded as {sorted(recorded)}, at the processor {sorted(each['id'] for each in made)}"
     for made in facts.refunds:
         ours = made["metadata"].get("refunds_refund")
@@ -314,7 +355,7 @@ def sent_after_no(facts: Facts) -> Iterator[str]:
         view = facts.views.get(refund)
         if view is None:
             continue
-        keys = {_key_of(operation) for operation in view["processor"]["operations"]}
+        keys = {key_of(operation["kind"], operation["id"]) for operation in view["processor"]["operations"]}
         if view["status"] not in ("denied", "withdrawn", "expired") or any(
             request["key"] in keys for request in facts.creates + facts.cancels
         ):
@@ -323,23 +364,23 @@ def sent_after_no(facts: Facts) -> Iterator[str]:
 
 def sent_while_stopped(facts: Facts) -> Iterator[str]:
     """Between a stop's answer and the resume no call leaves, except those that had started and were listed."""
-    for view, operation in facts.operations():
-        times = facts.posts.get(_key_of(operation), [])
+    for view, key, attempts in facts.sendings():
+        times = facts.posts.get(key, [])
         for stop in facts.stops:
             if stop.listed is not None and view["id"] in stop.listed:
                 continue
             if stop.listed is not None and (late := [sent for sent in times if stop.answered_at < sent < stop.resumed_at]):
                 yield f"{view['id']}: a call left {late[0] - stop.answered_at:.2f} s after a stop had answered"
-            opened = [parse_rfc3339(attempt["opened_at"]).timestamp() for attempt in operation["attempts"]]
+            opened = [parse_rfc3339(attempt["opened_at"]).timestamp() for attempt in attempts]
             if any(stop.answered_at < moment < stop.resumed_at for moment in opened):
                 yield f"{view['id']}: an attempt was opened after a stop had answered"
 
 
 def sent_too_late(facts: Facts) -> Iterator[str]:
     """An attempt that was not sent by its time is void: no call leaves later, and there are no more calls than attempts."""
-    for view, operation in facts.operations():
-        times = sorted(facts.posts.get(_key_of(operation), []))
-        limits = [parse_rfc3339(attempt["send_by"]).timestamp() for attempt in operation["attempts"]]
+    for view, key, attempts in facts.sendings():
+        times = sorted(facts.posts.get(key, []))
+        limits = [parse_rfc3339(attempt["send_by"]).timestamp() for attempt in attempts]
         if len(times) > len(limits):
             yield f"{view['id']}: {len(times)} calls for {len(limits)} attempts"
         elif times and limits and times[-1] > max(limits) + LATE_S:
@@ -368,5 +409,26 @@ def moves() -> frozenset[tuple[str, str]]:
     return frozenset(re.findall(r"^    (\w+) --> (\w+): ", STATUS_PAGE.read_text(), re.MULTILINE))
 
 
-def _key_of(operation: Json) -> str:
-    return f"refunds-{operation['kind']}-test-{operation['id']}"
+def key_of(kind: str, operation: str) -> str:
+    """The idempotency key under which an operation or a leg is sent."""
+    return f"refunds-{kind}-test-{operation}"
+
+
+def group_sum(group: Group, shown: Json, out: int, refunds: list[str]) -> Iterator[str]:
+    """The sums of a group are what was asked for and what became of it: ``out`` went back at the processor and by hand, for its ``refunds``."""
+    sums, members = shown["sums"][0], {member["id"]: member for member in shown["refunds"]}
+    if set(members) != set(refunds) or len(shown["sums"]) != 1:
+        yield f"its parts are {sorted(members)} in {len(shown['sums'])} currencies, and {sorted(refunds)} were accepted"
+    asked = sum(part["amount"] for part in shown["allocation"]["parts"])
+    waiting = sum(member["amount"] or 0 for member in members.values() if member["status"] in WAITING - {"pending"})
+    expected = {
+        "asked": group.asked,
+        "returned": out,
+        "released": 0,
+        "by_hand": 0,
+        "under_way": waiting,
+        "not_given": group.asked - out - waiting,
+    }
+    found = {name: sums[name] for name in expected}
+    if found != expected or asked != group.asked:
+        yield f"its sums are {found}, its parts {asked}, and it should be {expected}"
