@@ -45,7 +45,7 @@ async def test_a_reviewer_sees_all_that_the_decision_rests_on(whole: Whole) -> N
     assert view["request"]["metadata"] == {"ticket": "t-9"}
     assert view["request"]["lines"] == [{"id": "1", "quantity": 1}]
     assert view["reading"]["source"] == "rules"
-    assert view["processor"] == {"name": "stripe", "payment_id": goods.intent, "operations": []}
+    assert view["processor"] == {"name": "stripe", "payment_id": goods.intent, "operations": [], "settlement": None, "legs": []}
 
 
 async def test_what_is_over_shows_what_was_sent(whole: Whole) -> None:
