@@ -33,6 +33,7 @@ _SENTENCES = {
     "message_refused": "a message {kind} was refused: {code}",
     "reminded": "whoever it waits for was reminded",
     "escalated": "nobody answered in queue {from}, so it went to queue {queue} until {until}",
+    "review_time_anew": "it has its time in queue {queue} anew, until {until}: another part of its group had not come so far",
     "held_for_another_reason": "it is held for another reason now: {code}",
     "intent": "the intent to make a {kind} was recorded and the approvals were used",
     "attempt_opened": "attempt {number} to send it was opened",

@@ -22,9 +22,19 @@ from refunds.policy import Policy, evaluate
 from refunds.policy.checks import whole_release
 from refunds.policy.model import ReviewRole
 from refunds.processor import MISSING, DisputeState, PaymentState, PaymentStatus
+from refunds.status import Status
 
 MOST_PARTS = 50
 """The most parts of a group, so that it can be seen and decided as a whole. An order names as many payments, but those of its earlier versions stay its own."""
+
+BEFORE_REVIEW = (Status.RECEIVED, Status.CLASSIFIED, Status.AWAITING_CONSENT)
+"""Where a part has not come so far that a reviewer could approve it."""
+
+
+def held_up(part: str, status: str) -> str:
+    """Which part holds up the approval of its group, and what it waits for."""
+    what = "waits for the customer's consent" if status == Status.AWAITING_CONSENT else "is still being read and quoted"
+    return f"{part} of the same group {what}"
 
 
 class LeftOut(StrEnum):

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
 from refunds.errors import Code, RefundError
+from refunds.groups import BEFORE_REVIEW, held_up
 from refunds.people import Actor
 from refunds.status import BEFORE_OPERATION, FINAL, Status
 from store import decisions
@@ -20,7 +21,6 @@ from store.sql import Query, Row
 from store.tables import refunds
 
 _LOCK = Query(select(refunds).where(refunds.c.group_id == bindparam("group")).order_by(refunds.c.id).with_for_update(key_share=True))
-_BEFORE_REVIEW = (Status.RECEIVED, Status.CLASSIFIED, Status.AWAITING_CONSENT)
 _BEFORE_CONSENT = (Status.RECEIVED, Status.CLASSIFIED)
 
 
@@ -40,7 +40,8 @@ async def record_reviews(
     """Record one verdict on every part of a group that waits for a decision, each on its exact terms as seen.
 
     Raises what :func:`store.decisions.record_review` raises for any of them, with ``refund`` naming it; ``TERMS_CHANGED`` for a part that waits and was not
-    named, and ``NOT_AWAITING_REVIEW`` for one that has not come so far. Then nothing is recorded of any. Repeated, it answers as before.
+    named, and, unless it is denied, ``NOT_AWAITING_REVIEW`` for one that has not come so far. Then nothing is recorded of any. Repeated, it answers as
+    before. A denial denies what waits for review; a part that has not come so far goes on by itself.
     """
 
     async def one(refund_id: str) -> Recorded:
@@ -53,10 +54,14 @@ async def record_reviews(
     for row in _unnamed(members, terms):
         if row["status"] == Status.AWAITING_REVIEW:
             raise _moved(
-                row, group_id, Code.TERMS_CHANGED, "waits for a decision too; name it with the terms_hash you saw", row["terms_hash"]
+                row,
+                group_id,
+                Code.TERMS_CHANGED,
+                f"{row['id']} waits for a decision too; name it with the terms_hash you saw",
+                row["terms_hash"],
             )
-        if row["status"] in _BEFORE_REVIEW:
-            raise _moved(row, group_id, Code.NOT_AWAITING_REVIEW, f"is {row['status']}; a group is decided together")
+        if verdict != decisions.DENY and row["status"] in BEFORE_REVIEW:
+            raise _moved(row, group_id, Code.NOT_AWAITING_REVIEW, f"{held_up(row['id'], row['status'])}, and a group is approved together")
     return recorded
 
 
@@ -77,9 +82,15 @@ async def record_consents(
     recorded = await _each(members, terms, group_id, one)
     for row in _unnamed(members, terms):
         if row["status"] == Status.AWAITING_CONSENT:
-            raise _moved(row, group_id, Code.TERMS_CHANGED, "waits for consent too; name it with the terms_hash you saw", row["terms_hash"])
-        if row["status"] in _BEFORE_CONSENT:
-            raise _moved(row, group_id, Code.NOT_AWAITING_CONSENT, f"is {row['status']}; a group is agreed to together")
+            raise _moved(
+                row,
+                group_id,
+                Code.TERMS_CHANGED,
+                f"{row['id']} waits for consent too; name it with the terms_hash you saw",
+                row["terms_hash"],
+            )
+        if agreed and row["status"] in _BEFORE_CONSENT:
+            raise _moved(row, group_id, Code.NOT_AWAITING_CONSENT, f"{held_up(row['id'], row['status'])}, and is agreed to together")
     return recorded
 
 
@@ -125,4 +136,4 @@ def _unnamed(members: list[dict[str, object]], terms: Mapping[str, str | None]) 
 
 def _moved(row: Row, group_id: str, code: Code, words: str, terms_hash: str | None = None) -> RefundError:
     ids = {"terms_hash": terms_hash} if terms_hash else {}
-    return RefundError(code, f"{row['id']} {words}.", refund=row["id"], group=group_id, **ids)
+    return RefundError(code, f"{words}.", refund=row["id"], group=group_id, **ids)

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
 from refunds.errors import Code, RefundError
+from refunds.groups import held_up
 from refunds.ids import Prefix, new_id
 from refunds.people import Actor, PrincipalKind, Role
 from refunds.processor import MANUAL
@@ -97,7 +98,7 @@ async def record_review(
 
     The same person saying the same about the same terms again gets the first answer. ``together`` says that all parts of the refund's group are decided in
     this transaction. Raises ``PERSON_REQUIRED``, ``SELF_APPROVAL``, ``ROLE_TOO_LOW``, ``TERMS_CHANGED``, ``ALREADY_DECIDED``, ``REVIEW_EXPIRED``,
-    ``NOT_AWAITING_REVIEW``, or ``DECIDED_TOGETHER`` for one part of a group of which another waits too.
+    ``NOT_AWAITING_REVIEW``, or ``DECIDED_TOGETHER`` for approving one part of a group of which another waits too.
     """
     change = await lock_refund(connection, refund_id, clock.now)
     recorded = await decisions_on(connection, refund_id, change["revision"])
@@ -107,9 +108,10 @@ async def record_review(
             return Recorded(earlier["id"], change.row, replayed=True)
     if actor.kind is not PrincipalKind.PERSON:
         raise RefundError(Code.PERSON_REQUIRED)
-    climb(change)
+    await climb(connection, change)
     _check_open(change, recorded, terms_hash, verdict)
-    await _check_together(connection, change, Status.AWAITING_REVIEW, together=together)
+    if verdict != DENY:
+        await _check_together(connection, change, Status.AWAITING_REVIEW, together=together)
     review = review_from(change["review"])
     _check_role(actor, review.role, review.ladder[change["rung"]].role)
     if verdict == APPROVE:
@@ -171,13 +173,15 @@ async def _check_separation(connection: AsyncConnection, change: Change, actor: 
 
 
 async def _check_together(connection: AsyncConnection, change: Change, waiting: Status, *, together: bool) -> None:
-    """A part of a group is not decided while another part waits for the same or has not come so far: the group is."""
+    """A part of a group is not approved while another part waits for the same or has not come so far: the group is. A no needs no other part."""
     if change["group_id"] is None or together:
         return
     undecided = [Status.RECEIVED.value, Status.CLASSIFIED.value, Status.AWAITING_CONSENT.value, waiting.value]
-    query = select(refunds.c.id).where(refunds.c.group_id == change["group_id"], refunds.c.id != change.id, refunds.c.status.in_(undecided))
-    if (other := (await connection.execute(query.limit(1))).scalar_one_or_none()) is not None:
-        raise RefundError(Code.DECIDED_TOGETHER, f"{other} of the same group waits too.", group=change["group_id"])
+    others = (refunds.c.group_id == change["group_id"], refunds.c.id != change.id, refunds.c.status.in_(undecided))
+    query = select(refunds.c.id, refunds.c.status).where(*others).order_by(refunds.c.status == waiting.value, refunds.c.id).limit(1)
+    if (other := (await connection.execute(query)).one_or_none()) is not None:
+        words = f"{other.id} of the same group waits too" if other.status == waiting else held_up(other.id, other.status)
+        raise RefundError(Code.DECIDED_TOGETHER, f"{words}.", group=change["group_id"])
 
 
 async def record_consent(
@@ -194,13 +198,14 @@ async def record_consent(
     for earlier in recorded:
         if earlier["kind"] == CONSENT and (earlier["verdict"], earlier["terms_hash"]) == (verdict, terms_hash):
             return Recorded(earlier["id"], change.row, replayed=True)
-    climb(change)
+    await climb(connection, change)
     if change.status is not Status.AWAITING_CONSENT:
         expired = change["code"] == Code.CONSENT_EXPIRED
         raise RefundError(Code.CONSENT_EXPIRED if expired else Code.NOT_AWAITING_CONSENT, f"It is {change.status}.")
     if change["pending_revision"] is not None or terms_hash != change["terms_hash"]:
         raise RefundError(Code.TERMS_CHANGED, terms_hash=change["terms_hash"], revision=change["revision"])
-    await _check_together(connection, change, Status.AWAITING_CONSENT, together=together)
+    if agreed:
+        await _check_together(connection, change, Status.AWAITING_CONSENT, together=together)
     decision_id = await record_decision(
         connection,
         change,
@@ -253,7 +258,7 @@ async def record_revision(connection: AsyncConnection, clock: Clock, *, refund_i
     body = _revised(request, payment)
     if (earlier := await _same_revision(connection, change, actor, body)) is not None:
         return Recorded(earlier, change.row, replayed=True)
-    climb(change)
+    await climb(connection, change)
     if change.status not in (Status.AWAITING_CONSENT, Status.AWAITING_REVIEW):
         raise RefundError(Code.NOT_REVISABLE, f"It is {change.status}.")
     if change["pending_revision"] is not None or request.terms_hash != change["terms_hash"]:

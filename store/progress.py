@@ -120,7 +120,7 @@ class Steps:
         """Do what is due by now: remind, escalate, expire, remind again. A decision that was recorded in time has moved the refund already."""
         async with self.database.begin() as connection:
             change = await lock_refund(connection, refund_id, self.database.clock.now)
-            climb(change)
+            await climb(connection, change)
             if change.status is Status.PARKED:
                 remind_of_waiting(change, self.settings)
             return await self._saved(connection, change)

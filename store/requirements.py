@@ -1,7 +1,7 @@
 """What exact terms still need before they may be submitted, and moving a refund to the first of it that is unmet."""
 
 from dataclasses import asdict, dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import bindparam, insert, select
@@ -167,11 +167,11 @@ def enter_review(change: Change, review: Review, *, actor: str) -> None:
     change.move(Event.ASK_REVIEW, actor=actor, revision=change["revision"], queue=review.ladder[0].queue, until=change["review_by"])
 
 
-def stand_on(change: Change, ladder: tuple[Rung, ...], index: int) -> None:
-    """Put a refund on a rung: its queue, its deadline, and the next instant at which something is due."""
-    rung = ladder[index]
-    deadline = change.at + timedelta(seconds=rung.decide_within_s)
-    remind = change.at + timedelta(seconds=rung.remind_after_s)
+def stand_on(change: Change, ladder: tuple[Rung, ...], index: int, since: datetime | None = None) -> None:
+    """Put a refund on a rung, from now on or since a while: its queue, its deadline, and the next instant at which something is due."""
+    rung, begun = ladder[index], since or change.at
+    deadline = begun + timedelta(seconds=rung.decide_within_s)
+    remind = begun + timedelta(seconds=rung.remind_after_s)
     change.put(
-        rung=index, rung_since=change.at, queue=rung.queue, review_by=deadline, wake_at=min(remind, deadline), reminded=remind >= deadline
+        rung=index, rung_since=begun, queue=rung.queue, review_by=deadline, wake_at=min(remind, deadline), reminded=remind >= deadline
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 from refunds.clock import rfc3339
 from refunds.errors import Code
+from refunds.groups import held_up
 from refunds.messages import Situation
 from refunds.money import Money
 from refunds.status import FINAL, Status
@@ -76,7 +77,7 @@ def _waits_for(row: dict[str, Any]) -> str:
         case Status.AWAITING_REVIEW if row["terms_hash"] is None:
             return f"a person in queue {row['queue']}: {row['detail'] or 'no exact terms yet'}; revise it or deny it{until}"
         case Status.AWAITING_REVIEW:
-            return f"a decision on {amount} in queue {row['queue']}{until}"
+            return f"a decision on {amount} in queue {row['queue']}{until}{_held_up(row.get('held_up_by'))}"
         case Status.APPROVED:
             return f"{amount} approved, about to be submitted"
         case Status.HELD:
@@ -91,6 +92,10 @@ def _waits_for(row: dict[str, Any]) -> str:
             return f"a person to settle {amount}: {row['detail'] or row['code']}"
         case _:
             return ""
+
+
+def _held_up(by: Mapping[str, str] | None) -> str:
+    return f" (only a denial yet: {held_up(by['id'], by['status'])})" if by else ""
 
 
 def _again(row: Mapping[str, Any]) -> str:

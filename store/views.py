@@ -11,6 +11,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code, RefundError
+from refunds.groups import BEFORE_REVIEW
 from refunds.processor import MANUAL
 from refunds.refundable import Refundable
 from refunds.status import Status
@@ -19,10 +20,18 @@ from store.snapshots import by_hand, from_plain, to_plain
 from store.sql import Query, Row
 from store.tables import instructions, ledger, refunds
 
+_HELD_UP_BY = f"""
+    (SELECT json_build_object('id', s.id, 'status', s.status) FROM refunds s
+      WHERE s.group_id = r.group_id AND s.id <> r.id AND r.status = '{Status.AWAITING_REVIEW.value}'
+        AND s.status IN ({", ".join(f"'{status.value}'" for status in BEFORE_REVIEW)})
+      ORDER BY s.id LIMIT 1) AS held_up_by
+"""
+"""The part that keeps the group of one that waits for review from being approved."""
+
 _REFUND = Query(
     text(
-        """
-    SELECT r.*, c.external_ref AS customer_ref, o.external_ref AS order_ref, p.processor, p.processor_payment,
+        f"""
+    SELECT r.*, {_HELD_UP_BY}, c.external_ref AS customer_ref, o.external_ref AS order_ref, p.processor, p.processor_payment,
            p.tender, p.amount AS payment_amount, p.currency AS payment_currency,
            q.handle AS requester_handle, q.name AS requester_name, q.kind AS requester_kind,
            v.terms, v.decision AS policy_decision, v.facts, v.policy_version, v.policy_hash, v.expires_at AS terms_expire_at,
@@ -129,7 +138,7 @@ class Filters:
 
 
 _LIST = """
-    SELECT r.*, c.external_ref AS customer_ref, o.external_ref AS order_ref, p.processor_payment, p.tender
+    SELECT r.*, {held_up_by}, c.external_ref AS customer_ref, o.external_ref AS order_ref, p.processor_payment, p.tender
       FROM refunds r
       JOIN customers c ON c.id = r.customer_id
       LEFT JOIN orders o ON o.id = r.order_id
@@ -170,7 +179,7 @@ async def page(connection: AsyncConnection, filters: Filters, *, limit: int, now
     if filters.after is not None:
         conditions.append("(r.created_at, r.id) < (:after_at, :after_id)")
         values |= {"after_at": filters.after[0], "after_id": filters.after[1]}
-    query = text(_LIST.format(conditions=" AND ".join(conditions)))
+    query = text(_LIST.format(held_up_by=_HELD_UP_BY, conditions=" AND ".join(conditions)))
     return list((await connection.execute(query, values)).mappings())
 
 

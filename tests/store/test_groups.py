@@ -1,10 +1,12 @@
 """Groups on real PostgreSQL: stored whole or not at all, allocated over what the payments hold, judged as one wish, decided together."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from refunds.clock import rfc3339
 from refunds.errors import Code, RefundError
 from refunds.groups import LeftOut
 from refunds.messages import Situation
@@ -12,8 +14,9 @@ from refunds.policy import sample_policy_text
 from refunds.processor import DisputeState, PaymentState, PaymentStatus, ProcessorRefund, RefundState
 from refunds.requests import GroupRequest
 from refunds.status import Status
-from store import deciding_groups, group_views, groups
+from store import deciding_groups, group_views, groups, views
 from store.groups import AcceptedGroup
+from store.situations import waits_for
 from tests.store.test_rates import record as rates_of
 from tests.store.world import World
 
@@ -456,6 +459,79 @@ async def test_one_part_alone_is_not_decided_while_another_waits(world: World) -
     await world.withdraw(second)
     await world.decide(first, world.ann)
     assert world.row(first)["status"] == Status.APPROVED
+
+
+async def one_before_review(world: World) -> tuple[AcceptedGroup, str, str]:
+    """A group of which one part waits for a reviewer and the other, revised, for the customer."""
+    await ordered(world, 20_000, 20_000)
+    group, _ = await quoted(world, wish(amount=20_100))
+    waits, revised = (part.refund_id for part in group.parts)
+    await world.revise(revised, world.bob, amount=15_000)
+    assert [world.row(refund)["status"] for refund in (waits, revised)] == ["awaiting_review", "awaiting_consent"]
+    return group, waits, revised
+
+
+async def test_an_approval_is_refused_with_the_part_that_has_not_come_so_far_and_what_that_waits_for(world: World) -> None:
+    group, waits, revised = await one_before_review(world)
+    said = f"{revised} of the same group waits for the customer's consent"
+
+    error = await undecided(world, group, world.mia, {waits: world.row(waits)["terms_hash"]})
+    assert (error.code, error.detail) == (Code.NOT_AWAITING_REVIEW, f"{said}, and a group is approved together.")
+    with pytest.raises(RefundError) as alone:
+        await world.decide(waits, world.mia)
+    assert (alone.value.code, alone.value.detail) == (Code.DECIDED_TOGETHER, f"{said}.")
+    async with world.api.begin() as connection:
+        seen = await views.refund(connection, waits, integration=None, now=world.clock.now())
+        listed = await views.page(connection, views.Filters(group_id=group.id), limit=9, now=world.clock.now())
+    for row in (seen.row, *(row for row in listed if row["id"] == waits)):
+        assert waits_for(dict(row)).endswith(f" (only a denial yet: {said})")
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_a_denial_needs_no_other_part(world: World, alone: bool) -> None:
+    group, waits, revised = await one_before_review(world)
+    if alone:
+        await world.decide(waits, world.ann, "deny")
+    else:
+        await decide(world, group, world.ann, "deny", named={waits: world.row(waits)["terms_hash"]})
+    assert [world.row(refund)["status"] for refund in (waits, revised)] == ["denied", "awaiting_consent"]
+
+
+async def test_a_part_of_a_group_is_denied_alone_also_while_another_waits_for_a_decision(world: World) -> None:
+    group = await in_review(world)
+    first, second = (part.refund_id for part in group.parts)
+    await world.decide(first, world.ann, "deny")
+    assert [world.row(refund)["status"] for refund in (first, second)] == ["denied", "awaiting_review"]
+
+
+async def test_field_57_the_time_of_a_part_does_not_run_while_its_group_cannot_be_approved(world: World) -> None:
+    group, waits, revised = await one_before_review(world)
+    for _ in range(5):
+        world.clock.advance(hours=12)
+        await world.steps.pass_deadline(waits)
+    now = world.row(waits)
+    assert (now["status"], now["rung"]) == ("awaiting_review", 0)
+
+    await world.consent(revised)
+    until = world.clock.at + timedelta(hours=24)
+    world.clock.at = now["review_by"]
+    assert world.clock.at < until
+    await world.steps.pass_deadline(waits)
+    assert world.row(waits)["review_by"] == until
+    anew = [entry["data"]["until"] for entry in world.ledger(waits) if entry["type"] == "review_time_anew"]
+    assert (len(anew), anew[-1]) == (3, rfc3339(until))
+    await decide(world, group, world.mia)
+    assert statuses(world, group) == {Status.APPROVED}
+
+
+async def test_field_57_once_a_group_can_be_decided_silence_ends_it(world: World) -> None:
+    group, waits, revised = await one_before_review(world)
+    await world.consent(revised)
+    for _ in range(8):
+        world.clock.advance(hours=12)
+        for part in group.parts:
+            await world.steps.pass_deadline(part.refund_id)
+    assert [(world.row(refund)["status"], world.row(refund)["code"]) for refund in (waits, revised)] == [("expired", "REVIEW_EXPIRED")] * 2
 
 
 async def test_field_56_whoever_asked_for_the_group_cannot_approve_any_of_it(world: World) -> None:
