@@ -313,7 +313,7 @@ async def _customer(
 async def _base(connection: AsyncConnection, policy: Policy, asked: Money, history: Row, at: datetime) -> BaseFacts:
     """What the refund and the customer's day count as in the base currency.
 
-    Refunds made without us were never quoted: each counts by the rate that held when it was made, so that its worth, too, never changes.
+    Refunds made without us were never quoted: each counts by the rate that held, and was recorded, when it was made, so that its worth, too, never changes.
     """
     elsewhere = [(Money(amount, code), parse_rfc3339(made_at)) for amount, code, made_at in history["elsewhere"] or ()]
     if policy.base is None:

@@ -20,21 +20,21 @@ from store.sql import Query, Row
 from store.tables import exchange_rates, principals
 
 _NEWEST = (exchange_rates.c.effective_at.desc(), exchange_rates.c.id.desc())
-_AT = Query(
-    select(exchange_rates)
-    .where(
-        exchange_rates.c.base == bindparam("base"),
-        exchange_rates.c.currency == bindparam("currency"),
-        exchange_rates.c.effective_at <= bindparam("at"),
-    )
-    .order_by(*_NEWEST)
-    .limit(literal_column("1"))
+_HELD = select(exchange_rates).where(
+    exchange_rates.c.base == bindparam("base"),
+    exchange_rates.c.currency == bindparam("currency"),
+    exchange_rates.c.effective_at <= bindparam("at"),
 )
+_AT = Query(_HELD.order_by(*_NEWEST).limit(literal_column("1")))
+_KNOWN_AT = Query(_HELD.where(exchange_rates.c.recorded_at <= bindparam("at")).order_by(*_NEWEST).limit(literal_column("1")))
 
 
 async def rate_at(connection: AsyncConnection, *, base: str, currency: str, at: datetime) -> RecordedRate | None:
-    """The rate of a currency in the base currency that held at a time, or ``None`` when none was recorded."""
-    row = await _AT.first(connection, base=base, currency=currency, at=at)
+    """The rate of a currency in the base currency that held at a time, of those recorded by then; ``None`` without one.
+
+    What is recorded later with a time that has passed changes no worth of before, so no limit comes out looser (or tighter) by dating a rate back.
+    """
+    row = await _KNOWN_AT.first(connection, base=base, currency=currency, at=at)
     return None if row is None else _recorded(row)
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from refunds.errors import Code, RefundError
 from refunds.policy import sample_policy_text
-from refunds.processor import ProcessorRefund, RefundState
 from refunds.rates import Rate
 from store import rates
 from tests.store.world import World, denied
@@ -137,14 +136,37 @@ async def test_an_old_rate_is_a_person_and_a_rate_to_come_holds_no_sooner(world:
     assert (raised.value.code, raised.value.field) == (Code.INVALID_FIELD, "effective_at")
 
 
+async def made_without_us(world: World, amount: int, currency: str) -> None:
+    """A refund in the processor's dashboard, now."""
+    payment = await paid(world, 1, currency)
+    world.execute(
+        "INSERT INTO processor_refunds SELECT 're_1', 'stripe', id, NULL, %s, %s, 'succeeded', 'succeeded', NULL, %s, %s, %s FROM payments WHERE processor_payment = %s",
+        *(amount, currency, world.clock.at, world.clock.at, world.clock.at, payment),
+    )
+
+
+@pytest.mark.parametrize(("known", "counted", "not_counted"), [("1.10", 9_900, []), (None, 0, ["EUR"])])
+async def test_field_36_a_rate_that_is_dated_back_makes_no_limit_looser(
+    world: World, known: str | None, counted: int, not_counted: list[str]
+) -> None:
+    before = world.clock.at
+    if known is not None:
+        await record(world, "EUR", known)
+    world.clock.advance(minutes=2)
+    await made_without_us(world, 9_000, "EUR")
+    world.clock.advance(minutes=1)
+    await record(world, "EUR", "0.01", effective_at=before + timedelta(minutes=1))
+
+    seen, _ = await asked(world, 2, "USD", 100)
+    assert (base(world, seen)["amount_today"], base(world, seen)["not_counted"]) == (counted, not_counted)
+
+    euros, _ = await asked(world, 3, "EUR", 1_000)
+    assert base(world, euros)["rate"] == "0.01", "it counts from when it was recorded"
+
+
 async def test_refunds_made_without_us_count_by_the_rate_of_their_time(world: World) -> None:
     await record(world, "EUR", "1.10")
-    payment = await paid(world, 1, "EUR")
-    outside = ProcessorRefund("re_1", payment, 9_000, "EUR", RefundState.SUCCEEDED, "succeeded", None, created_at=world.clock.at)
-    world.execute(
-        "INSERT INTO processor_refunds SELECT %s, 'stripe', id, NULL, %s, 'EUR', 'succeeded', 'succeeded', NULL, %s, %s, %s FROM payments WHERE processor_payment = %s",
-        *(outside.id, outside.amount, world.clock.at, world.clock.at, world.clock.at, payment),
-    )
+    await made_without_us(world, 9_000, "EUR")
     world.clock.advance(minutes=1)
     await record(world, "EUR", "3.00")
 
