@@ -20,8 +20,9 @@ RULES = "points"
 async def mortal() -> AsyncIterator[tuple[Whole, Path]]:
     """The stack, and the file whose rules its API and worker die by."""
     with open_directory() as home, pytest.MonkeyPatch.context() as patched:
-        # It dies on purpose: nothing is gained by letting it rest ever longer.
+        # It dies on purpose: nothing is gained by letting it rest ever longer, or by giving it up.
         patched.setattr(supervisor, "LONGEST_BACK_OFF_SECONDS", supervisor.FIRST_BACK_OFF_SECONDS)
+        patched.setattr(supervisor, "RESTARTS", 1_000)
         async with staffed(CRASH_POINTS=f"file:{home / RULES}") as running:
             yield running, home / RULES
 
