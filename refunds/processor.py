@@ -158,9 +158,14 @@ CLOCKS_APART = timedelta(minutes=1)
 """How far the processor's clock and ours may be apart. Its times are whole seconds, rounded down."""
 
 
-def made_before(created_at: datetime | None, intended_at: datetime) -> bool:
-    """Whether what the processor shows is certainly older than an intent of ours, so that it cannot have been made for it."""
-    return created_at is not None and created_at < intended_at - CLOCKS_APART
+CLOCKS_OF_A_PERSON = timedelta(seconds=5)
+"""As much as two clocks that are kept right differ, with the second that is rounded off. Enough where a person says what stands for a refund or a leg: they
+make it good long after it was sent, and what is taken for it by mistake was made for something else."""
+
+
+def made_before(created_at: datetime | None, intended_at: datetime, apart: timedelta = CLOCKS_APART) -> bool:
+    """Whether what the processor shows is older than an intent of ours, by clocks that are that far apart, so that it cannot have been made for it."""
+    return created_at is not None and created_at < intended_at - apart
 
 
 class ProcessorError(Exception):

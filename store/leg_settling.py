@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from refunds.errors import Code
 from refunds.marketplace import LegReceipt, leg_differences
 from refunds.messages import Situation
+from refunds.processor import CLOCKS_OF_A_PERSON, made_before
 from store import leg_rows
 from store.changes import Change
 from store.instructed import Instructed
@@ -85,6 +86,8 @@ class LegSettling(Legs, Instructed):
         if leg.receipt_id is not None:
             return None
         others = await leg_rows.not_its(connection, leg, [receipt])
+        if receipt.operation != leg.id and made_before(receipt.created_at, leg.created_at, CLOCKS_OF_A_PERSON):
+            others.setdefault(receipt.id, "it was made before this refund was sent")
         difference = others.get(receipt.id) or leg_differences(replace(receipt, operation=leg.id), leg.request)
         return (Code.SETTLEMENT_MISMATCH, difference) if difference else None
 

@@ -5,7 +5,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code
 from refunds.messages import Situation
-from refunds.processor import Conclusion, ProcessorRefund, RefundState, conclude, made_before
+from refunds.processor import CLOCKS_OF_A_PERSON, Conclusion, ProcessorRefund, RefundState, conclude, made_before
 from refunds.status import Event, Status
 from refunds.terms import OperationKind
 from store.changes import lock_refund
@@ -54,7 +54,7 @@ class Settling(HandingOver, Instructed):
                 return await self._done(
                     connection, change, instruction, Code.SETTLEMENT_MISMATCH, "that refund belongs to another refund of ours"
                 )
-            if stored is None and refund.operation is None and made_before(refund.created_at, operation.created_at):
+            if stored is None and refund.operation is None and await self._is_older(connection, operation, refund):
                 return await self._done(
                     connection, change, instruction, Code.SETTLEMENT_MISMATCH, "that refund was made before this one was sent"
                 )
@@ -164,6 +164,16 @@ class Settling(HandingOver, Instructed):
             processor_refunds.c.state.not_in([state.value for state in RefundState if not state.counts]),
         )
         return (await connection.execute(query)).scalar_one_or_none()
+
+    async def _is_older(self, connection: AsyncConnection, operation: Operation, refund: ProcessorRefund) -> bool:
+        """Whether a refund was there before ours was sent: by the processor's time, or because we had seen it by then, whatever clocks say."""
+        if made_before(refund.created_at, operation.created_at, CLOCKS_OF_A_PERSON):
+            return True
+        # Every reading for a quote or an attempt is taken in, so whatever it showed has been seen since then.
+        seen = select(processor_refunds.c.id).where(
+            processor_refunds.c.id == refund.id, processor_refunds.c.first_seen_at < operation.created_at
+        )
+        return (await connection.execute(seen)).one_or_none() is not None
 
     async def _taken(self, connection: AsyncConnection, operation: Operation, refund: ProcessorRefund) -> bool:
         owner = (

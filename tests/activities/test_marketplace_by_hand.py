@@ -164,7 +164,7 @@ async def test_a_leg_in_doubt_beside_one_made_by_hand_is_not_sent_again(shop: Sh
 async def test_a_reversal_from_before_the_refund_settles_no_leg(shop: Shop) -> None:
     intent = await sold(shop)
     older = await by_hand(shop, await target(shop, intent, LegKind.REVERSE_TRANSFER), 3_000)
-    shop.clock.advance(timedelta(minutes=2))
+    shop.clock.advance(timedelta(seconds=30))
     refund = await accepted(shop, intent, 3_000, reverse_transfer=True)
     await shop.fault("transfer_reversal.create", {"kind": "lose_request"}, times=shop.settings.submit_max_attempts)
     await until_over(shop, refund)

@@ -1,12 +1,13 @@
 """Settling a parked refund by hand: what a person says is checked live before it counts (promise P7)."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from temporalio.exceptions import ApplicationError
 
 from refunds.errors import Code
+from refunds.processor import CLOCKS_OF_A_PERSON, made_before
 from tests.activities.shop import Crash, MakeShop, Shop, Tampered, all_of, crash
 
 
@@ -92,8 +93,19 @@ async def test_a_refund_from_before_ours_was_sent(shop: Shop) -> None:
     """Somebody had made it at the processor for something else: it would be one payment for two."""
     intent = await shop.paid()
     older = await shop.control("POST", "/refunds", {"payment_intent": intent, "amount": 3_000})
-    shop.clock.advance(timedelta(minutes=2))
+    shop.clock.advance(timedelta(seconds=30))
     refund_id = await shop.parked(intent)
+
+    await refused(shop, refund_id, await shop.says(refund_id, "sam", "refunded", older["id"]), "SETTLEMENT_MISMATCH")
+
+
+async def test_a_refund_that_was_seen_before_ours_was_sent_whatever_the_clocks_say(shop: Shop) -> None:
+    """A second before, the reading that ours was quoted by shows it."""
+    intent = await shop.paid()
+    older = await shop.control("POST", "/refunds", {"payment_intent": intent, "amount": 3_000})
+    refund_id = await shop.parked(intent)
+    [made] = await shop.query("SELECT created_at FROM operations WHERE refund_id = :r", r=refund_id)
+    assert not made_before(datetime.fromtimestamp(older["created"], UTC), made["created_at"], CLOCKS_OF_A_PERSON), "as if at once"
 
     await refused(shop, refund_id, await shop.says(refund_id, "sam", "refunded", older["id"]), "SETTLEMENT_MISMATCH")
 
