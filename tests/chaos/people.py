@@ -39,6 +39,10 @@ class GaveUp(RuntimeError):
     """Nobody answered for longer than any fault lasts."""
 
 
+class Refusal(RuntimeError):
+    """The processor says no to what somebody does there past the product."""
+
+
 class People:
     """Keys, and two ways to call: the product's API and the sandbox's own address."""
 
@@ -115,7 +119,8 @@ class People:
             return answer.json() if answer.status_code in accept else None
 
     async def dashboard(self, path: str, form: dict[str, Any], *, key: str) -> dict[str, Any]:
-        """Something that somebody makes at the processor past the product, with the merchant's own key, repeated until it is there. Raises for a refusal."""
+        """Something that somebody makes at the processor past the product, with the merchant's own key, repeated until it is there. Raises
+        :class:`Refusal`."""
         until, answer = time.monotonic() + self._patience_s, None
         headers = {"Authorization": f"Bearer {SANDBOX_KEY}", "Idempotency-Key": key}
         while time.monotonic() < until:
@@ -126,7 +131,7 @@ class People:
             if answer is not None and answer.status_code == 200:
                 return answer.json()
             if answer is not None and answer.status_code in (400, 404):
-                raise RuntimeError(f"{path} was answered {answer.status_code}: {answer.text[:300]}")
+                raise Refusal(f"{path} was answered {answer.status_code}: {answer.text[:300]}")
             await asyncio.sleep(0.2)
         raise GaveUp(f"the sandbox: POST {path}: {'no answer' if answer is None else answer.status_code} for {self._patience_s:.0f} s")
 

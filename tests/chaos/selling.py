@@ -18,7 +18,8 @@ SETTLED_WITHIN_S = 12.0
 
 
 async def sold(doing: Doing) -> None:
-    """A refund of a destination charge, with the seller's part, the platform's fee, or both; now and then the refund is late, or fails after its legs."""
+    """A refund of a destination charge, with the seller's part, the platform's fee, or both; now and then the refund is late, or fails after its legs,
+    or somebody reverses another part of the transfer meanwhile."""
     asked = doing.amount(SMALL)
     whole = asked * doing.stream.choice((1, 2, 3))
     outcome = doing.stream.choice((None, None, None, None, "succeeded", "failed"))
@@ -26,7 +27,11 @@ async def sold(doing: Doing) -> None:
     payment = await _sell(doing, whole, **late)
     wish = doing.stream.choice((_BOTH, _BOTH, {"reverse_transfer": True}, {"refund_application_fee": True}))
     await _disturb(doing, payment)
-    await _see(doing, await doing.ask(payment, doing.body(payment, asked) | wish))
+    looking = asyncio.create_task(_see(doing, await doing.ask(payment, doing.body(payment, asked) | wish)))
+    if whole > asked and doing.stream.random() < 0.3:
+        await asyncio.sleep(doing.stream.choice((0.0, 0.2, 0.5, 1.5)))
+        await _reverse_past_us(doing, payment, asked // 4)
+    await looking
 
 
 async def sold_in_parts(doing: Doing) -> None:
@@ -81,6 +86,12 @@ async def _disturb(doing: Doing, payment: Payment) -> None:
             "fault": one_of(own, LEG_FAULTS),
         }
         await doing.people.control("POST", "/faults", ordered)
+
+
+async def _reverse_past_us(doing: Doing, payment: Payment, amount: int) -> None:
+    """Somebody takes a part of the seller's back in the dashboard, for another reason."""
+    [sent] = (await doing.people.truth(payment.intent))["transfers"]
+    await doing.people.dashboard(f"/v1/transfers/{sent['id']}/reversals", {"amount": amount}, key=doing.key("past-us"))
 
 
 async def _see(doing: Doing, refund: str | None) -> None:

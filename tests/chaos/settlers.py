@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 from refunds.clock import parse_rfc3339
-from tests.chaos.people import People
+from tests.chaos.people import People, Refusal
 
 BY_HAND = 0.3
 """Share of the legs that were not made which a person makes by hand; of the rest two persons say that they were not."""
@@ -59,19 +59,24 @@ async def _settle_leg(people: People, refund: str, intent: str, leg: dict[str, A
     truth = await people.truth(intent)
     ours = [m["id"] for m in (*truth["reversals"], *truth["fee_refunds"]) if m["metadata"].get("refunds_operation") == leg["id"]]
     if not ours and Random(leg["target"] + str(leg["amount"])).random() < BY_HAND:
-        ours = [await make_by_hand(people, leg)]
+        ours = await _make_by_hand(people, leg)
     said: dict[str, Any] = {"outcome": "not_reversed", "evidence": "all pages read; the platform bears it"}
     if ours:
         said = {"outcome": "reversed", "reversal_id": ours[0], "evidence": "seen at the processor"}
     return "leg: " + await _say(people, f"/v1/refunds/{refund}/legs/{leg['id']}/settlement", said, alone="reversed")
 
 
-async def make_by_hand(people: People, leg: dict[str, Any]) -> str:
-    """What a person does in the dashboard: the same amount of the same transfer or fee, without our id. Returns the processor's id of it."""
+async def _make_by_hand(people: People, leg: dict[str, Any]) -> list[str]:
+    """What a person does in the dashboard: the same amount of the same transfer or fee, without our id. The processor's id of it; nothing when so much is not
+    left."""
     path = f"/v1/transfers/{leg['target']}/reversals"
     if leg["kind"] == "refund_fee":
         path = f"/v1/application_fees/{leg['target']}/refunds"
-    return (await people.dashboard(path, {"amount": leg["amount"]}, key=f"by-hand-{leg['id']}"))["id"]
+    try:
+        made = await people.dashboard(path, {"amount": leg["amount"]}, key=f"by-hand-{leg['id']}")
+    except Refusal:
+        return []
+    return [made["id"]]
 
 
 async def _say(people: People, path: str, said: dict[str, Any], *, alone: str) -> str:
