@@ -1,13 +1,11 @@
 """The merchant's orders out of Stripe itself: begin a pull, watch it, and read what became of each payment."""
 
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from cli import watching
 from cli.client import Api, segment
 from cli.options import Json, past
 from cli.output import Output
@@ -15,8 +13,6 @@ from cli.problems import Exit, Problem
 from refunds.clock import parse_rfc3339
 from refunds.pulls import PullOutcome
 
-LOOK_EVERY_S = 0.5
-SAY_EVERY_S = 5.0
 _PAGE = 500
 _SHOWN = (PullOutcome.ERROR, PullOutcome.SKIPPED)
 """What a person must look at is listed; of the rest there is a count."""
@@ -99,65 +95,11 @@ def _show(out: Output, pull: dict[str, Any], found: list[dict[str, Any]]) -> Non
 # --- waiting -----------------------------------------------------------------------------------------------------------------------------
 
 
-class _Shows(Protocol):
-    def __call__(self, pull: dict[str, Any]) -> None: ...
-
-
 def _wait(api: Api, out: Output, pull: dict[str, Any]) -> dict[str, Any]:
     try:
-        with _progress(out) as show:
-            while pull["finished_at"] is None:
-                show(pull)
-                time.sleep(LOOK_EVERY_S)
-                pull = api.get(f"/v1/orders/pull/{segment(pull['id'])}")
-            show(pull)
+        return watching.watch(out, _KIND, pull, lambda: api.get(f"/v1/orders/pull/{segment(pull['id'])}"))
     except KeyboardInterrupt:
         raise Problem(f"{pull['id']} goes on without this command. See: refunds orders pulled {pull['id']}", Exit.REFUSED) from None
-    return pull
-
-
-@contextmanager
-def _progress(out: Output) -> Iterator[_Shows]:
-    """A bar on a terminal; in a pipe a line now and then. Both go to stderr, so that stdout holds the result only."""
-    if not out.messages_on_terminal:
-        yield _lines(out)
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[figures]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=out.messages, transient=True) as bar:
-        task = bar.add_task("Pulling orders", total=1.0, figures="")
-
-        def show(pull: dict[str, Any]) -> None:
-            bar.update(
-                task,
-                completed=share(pull),
-                description=_PHASES.get(pull["phase"], pull["phase"]),
-                figures=pull["last_error"] or _figures(pull),
-            )
-
-        yield show
-
-
-def _lines(out: Output) -> _Shows:
-    said: tuple[float, str] = (float("-inf"), "")
-
-    def show(pull: dict[str, Any]) -> None:
-        nonlocal said
-        line = f"{pull['phase']}: {_figures(pull)}" + (f"; {pull['last_error']}" if pull["last_error"] else "")
-        now = time.monotonic()
-        if line != said[1] and (now - said[0] >= SAY_EVERY_S or pull["finished_at"] is not None):
-            out.say(line)
-            said = (now, line)
-
-    return show
-
-
-_PHASES = {"reading": "Reading payments", "making": "Making orders"}
 
 
 def _figures(pull: dict[str, Any]) -> str:
@@ -174,3 +116,6 @@ def share(pull: dict[str, Any]) -> float:
         return 0.0
     since, until, reached = (parse_rfc3339(pull[name]) for name in ("since", "until", "reached"))
     return 0.5 * min(1.0, max(0.0, (until - reached) / (until - since)))
+
+
+_KIND = watching.Kind("Pulling orders", {"reading": "Reading payments", "making": "Making orders"}, _figures, share)

@@ -1,14 +1,11 @@
 """Reconciliation with the processor: run one and watch it, look at what differs, and say what is done about it."""
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from cli import watching
 from cli.client import PAGE, Api, segment
 from cli.options import Json, Yes, confirm, past
 from cli.output import Output
@@ -18,8 +15,6 @@ from refunds.discrepancies import Kind, Standing
 
 discrepancies = typer.Typer(help="Differences between the processor and the record.", no_args_is_help=True)
 
-LOOK_EVERY_S = 0.5
-SAY_EVERY_S = 5.0
 _LIST_SHARE = 0.95
 """How much of a run is reading the processor's list; the rest is asking for what the list did not show."""
 
@@ -158,63 +153,23 @@ def _judge(discrepancy: str, as_json: bool, **body: str) -> None:
 # --- waiting -----------------------------------------------------------------------------------------------------------------------------
 
 
-class _Shows(Protocol):
-    def __call__(self, run: dict[str, Any]) -> None: ...
-
-
 def _wait(api: Api, out: Output, run: dict[str, Any]) -> dict[str, Any]:
+    seen = run
+
+    def look() -> dict[str, Any]:
+        nonlocal seen
+        seen = api.get(f"/v1/reconciliation/runs/{segment(run['id'])}")
+        return seen
+
     try:
-        with _progress(out) as show:
-            while run["finished_at"] is None:
-                show(run)
-                time.sleep(LOOK_EVERY_S)
-                run = api.get(f"/v1/reconciliation/runs/{segment(run['id'])}")
-            show(run)
+        return watching.watch(out, _KIND, run, look)
     except KeyboardInterrupt:
         out.say(f"{run['id']} goes on without this command.")
-    return run
+        return seen
 
 
-@contextmanager
-def _progress(out: Output) -> Iterator[_Shows]:
-    """A bar on a terminal; in a pipe a line now and then. Both go to stderr, so that stdout holds the result only."""
-    if not out.messages_on_terminal:
-        yield _lines(out)
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[figures]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=out.messages, transient=True) as bar:
-        task = bar.add_task("Reconciling", total=1.0, figures="")
-
-        def show(run: dict[str, Any]) -> None:
-            figures = run["last_error"] or f"{run['compared']} compared, {run['differences']} differ"
-            bar.update(task, completed=share(run), description=_PHASES.get(run["phase"], run["phase"]), figures=figures)
-
-        yield show
-
-
-def _lines(out: Output) -> _Shows:
-    said: tuple[float, str] = (float("-inf"), "")
-
-    def show(run: dict[str, Any]) -> None:
-        nonlocal said
-        line = f"{run['phase']}: {run['compared']} compared, {run['differences']} differ" + (
-            f"; {run['last_error']}" if run["last_error"] else ""
-        )
-        now = time.monotonic()
-        if line != said[1] and (now - said[0] >= SAY_EVERY_S or run["finished_at"] is not None):
-            out.say(line)
-            said = (now, line)
-
-    return show
-
-
-_PHASES = {"theirs": "Their list against our record", "ours": "Our record against their list"}
+def _figures(run: dict[str, Any]) -> str:
+    return f"{run['compared']} compared, {run['differences']} differ"
 
 
 def share(run: dict[str, Any]) -> float:
@@ -230,6 +185,9 @@ def share(run: dict[str, Any]) -> float:
 
 def _part(done: timedelta, whole: timedelta) -> float:
     return min(1.0, max(0.0, done / whole)) if whole > timedelta(0) else 1.0
+
+
+_KIND = watching.Kind("Reconciling", {"theirs": "Their list against our record", "ours": "Our record against their list"}, _figures, share)
 
 
 def _show_run(out: Output, run: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cli.commands import pulling
+from cli import watching
 from cli.commands.pulling import share
 from tests.cli.conftest import FakeApi, Runner
 
@@ -60,8 +60,8 @@ def skipped(number: int = 1) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a stand-in."""
-    monkeypatch.setattr(pulling, "LOOK_EVERY_S", 0.0)
-    monkeypatch.setattr(pulling, "SAY_EVERY_S", 0.0)
+    monkeypatch.setattr(watching, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(watching, "SAY_EVERY_S", 0.0)
 
 
 @pytest.mark.parametrize(

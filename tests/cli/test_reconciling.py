@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.commands import reconciling
+from cli import watching
 from cli.commands.reconciling import share
 from refunds.clock import SystemClock, parse_rfc3339
 from tests.cli.conftest import FakeApi, Runner
@@ -62,8 +62,8 @@ def discrepancy(number: int = 1, **changed: Any) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a stand-in."""
-    monkeypatch.setattr(reconciling, "LOOK_EVERY_S", 0.0)
-    monkeypatch.setattr(reconciling, "SAY_EVERY_S", 0.0)
+    monkeypatch.setattr(watching, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(watching, "SAY_EVERY_S", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_ctrl_c_leaves_the_run_to_go_on(api: FakeApi, refunds: Runner, monkeypat
     def interrupted(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reconciling.time, "sleep", interrupted)
+    monkeypatch.setattr(watching.time, "sleep", interrupted)
     api.on("POST", "/v1/reconciliation/runs", (202, run()))
     ran = refunds("reconcile", "--since", "2d", "--wait")
     assert (ran.code, api.sent("GET")) == (0, [])
