@@ -1,0 +1,61 @@
+"""The tables. Amounts are bigint minor units beside their currency; times are timestamptz; enums are text checked by the domain, not by PostgreSQL."""
+
+from store.tables.columns import metadata
+from store.tables.governing import controls, exchange_rates, halts, ledger, outbox, pacing, policy_versions
+from store.tables.merchant import customer_keys, customers, order_versions, orders, payment_snapshots, payments
+from store.tables.people import api_keys, principals
+from store.tables.processor import (
+    attempts,
+    consumed_decisions,
+    discrepancies,
+    events,
+    leg_attempts,
+    legs,
+    operations,
+    order_pulls,
+    processor_binding,
+    processor_refunds,
+    pulled_payments,
+    reconciliations,
+    settlements,
+)
+from store.tables.refunds import classifications, decisions, instructions, refund_groups, refunds, revisions, texts
+
+__all__ = [
+    "api_keys",
+    "attempts",
+    "classifications",
+    "consumed_decisions",
+    "controls",
+    "customer_keys",
+    "customers",
+    "decisions",
+    "discrepancies",
+    "events",
+    "exchange_rates",
+    "halts",
+    "instructions",
+    "ledger",
+    "leg_attempts",
+    "legs",
+    "metadata",
+    "operations",
+    "order_pulls",
+    "order_versions",
+    "orders",
+    "outbox",
+    "pacing",
+    "payment_snapshots",
+    "payments",
+    "policy_versions",
+    "principals",
+    "processor_binding",
+    "processor_refunds",
+    "pulled_payments",
+    "reconciliations",
+    "refund_groups",
+    "refunds",
+    "revisions",
+    "settlements",
+    "texts",
+]

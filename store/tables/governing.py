@@ -1,0 +1,100 @@
+"""Governing: controls, policy, rates, the ledger and what must reach the outside."""
+
+from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, ForeignKey, Identity, Index, Integer, Table, UniqueConstraint, text
+from sqlalchemy.dialects.postgresql import JSONB
+
+from store.tables.columns import at, metadata, text_column
+
+controls = Table(
+    "controls",
+    metadata,
+    text_column("scope", primary_key=True),
+    Column("stopped", Boolean, nullable=False),
+    text_column("mode"),
+    text_column("reason"),
+    text_column("changed_by", nullable=True),
+    at("changed_at"),
+)
+
+halts = Table(
+    "halts",
+    metadata,
+    # Nothing is sent to this processor while a halt of it is not lifted. The payments role may add one and never lift it.
+    text_column("id", primary_key=True),
+    text_column("processor"),
+    text_column("code"),
+    text_column("reason"),
+    at("opened_at"),
+    text_column("opened_by", nullable=True),  # nobody: the orchestrator itself
+    at("lifted_at", nullable=True),
+    text_column("lifted_by", nullable=True),
+    text_column("lifted_reason", nullable=True),
+    Index("ix_halts_in_force", "processor", unique=True, postgresql_where=text("lifted_at IS NULL")),
+)
+
+pacing = Table(
+    "pacing",
+    metadata,
+    # What was held back is let go one after the other: the next may go at next_at. Until open_until the breaker is open: the
+    # processor counts as unreachable, and nobody tries it.
+    text_column("processor", primary_key=True),
+    at("next_at"),
+    at("open_until", nullable=True),
+)
+
+policy_versions = Table(
+    "policy_versions",
+    metadata,
+    Column("version", Integer, Identity(always=True), primary_key=True),
+    text_column("hash"),
+    text_column("source"),
+    at("effective_from"),
+    text_column("author_id", nullable=True),
+    text_column("note"),
+    at("created_at"),
+)
+
+exchange_rates = Table(
+    "exchange_rates",
+    metadata,
+    # One currency is worth so much of the base currency, in major units: a decimal as text, never edited.
+    text_column("id", primary_key=True),
+    text_column("base"),
+    text_column("currency"),
+    text_column("rate"),
+    at("effective_at"),
+    text_column("source"),
+    text_column("recorded_by", ForeignKey("principals.id")),
+    at("recorded_at"),
+    Index("ix_exchange_rates_newest", "base", "currency", "effective_at", "id"),
+)
+
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    at("at"),
+    text_column("type"),
+    text_column("refund_id", nullable=True),
+    Column("refund_version", Integer, nullable=True),
+    text_column("actor"),
+    text_column("on_behalf_of", nullable=True),
+    Column("data", JSONB, nullable=False),
+    UniqueConstraint("refund_id", "refund_version"),
+    CheckConstraint("(refund_id IS NULL) = (refund_version IS NULL)", name="refund_and_version"),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    text_column("kind"),  # signal or notice
+    text_column("refund_id", nullable=True),
+    Column("body", JSONB, nullable=False),
+    at("created_at"),
+    at("due_at"),
+    at("done_at", nullable=True),
+    Column("tries", Integer, nullable=False, server_default=text("0")),
+    text_column("last_error", nullable=True),
+    Index("ix_outbox_due", "due_at", postgresql_where=text("done_at IS NULL")),
+)

@@ -1,0 +1,67 @@
+"""The merchant's side: customers, orders and their payments."""
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Integer, LargeBinary, Table, UniqueConstraint
+from sqlalchemy.dialects.postgresql import JSONB
+
+from store.tables.columns import at, metadata, text_column
+
+customers = Table(
+    "customers",
+    metadata,
+    text_column("id", primary_key=True),
+    text_column("external_ref", unique=True),
+    at("account_created_at", nullable=True),
+    at("created_at"),
+)
+
+customer_keys = Table(
+    "customer_keys",
+    metadata,
+    text_column("customer_id", ForeignKey("customers.id"), primary_key=True),
+    Column("wrapped", LargeBinary, nullable=False),
+    at("created_at"),
+)
+
+orders = Table(
+    "orders",
+    metadata,
+    text_column("id", primary_key=True),
+    text_column("external_ref", unique=True),
+    text_column("customer_id", ForeignKey("customers.id"), index=True),
+    Column("version", Integer, nullable=False),
+    at("placed_at", nullable=True),
+    at("delivered_at", nullable=True),
+    Column("body", JSONB, nullable=False),
+    at("updated_at"),
+)
+
+order_versions = Table(
+    "order_versions",
+    metadata,
+    text_column("order_id", ForeignKey("orders.id"), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("body", JSONB, nullable=False),
+    at("recorded_at"),
+    text_column("recorded_by"),
+)
+
+payments = Table(
+    "payments",
+    metadata,
+    text_column("id", primary_key=True),
+    text_column("order_id", ForeignKey("orders.id"), index=True),
+    text_column("processor"),
+    text_column("processor_payment"),
+    text_column("currency"),
+    Column("amount", BigInteger, nullable=False),  # as the merchant records it; zero of a manual one that the order names no more
+    text_column("tender", nullable=True),  # of a manual payment: what a person gives back
+    UniqueConstraint("processor", "processor_payment"),
+)
+
+payment_snapshots = Table(
+    "payment_snapshots",
+    metadata,
+    text_column("payment_id", ForeignKey("payments.id"), primary_key=True),
+    at("read_at"),
+    Column("body", JSONB, nullable=False),
+)
