@@ -504,6 +504,23 @@ async def test_a_part_of_a_group_is_denied_alone_also_while_another_waits_for_a_
     assert [world.row(refund)["status"] for refund in (first, second)] == ["denied", "awaiting_review"]
 
 
+async def test_a_customer_declines_one_part_also_while_another_is_not_quoted(world: World) -> None:
+    await ordered(world, 4_000, 2_000)
+    group = await asked(world, wish(full=True))
+    first, second = (part.refund_id for part in group.parts)
+    await world.steps.prepare(first)
+    with pytest.raises(RefundError) as raised:
+        await world.consent(first)
+    assert (raised.value.code, raised.value.detail) == (
+        Code.DECIDED_TOGETHER,
+        f"{second} of the same group is still being read and quoted.",
+    )
+
+    await world.consent(first, agreed=False)
+
+    assert [world.row(refund)["status"] for refund in (first, second)] == ["withdrawn", "received"]
+
+
 async def test_field_57_the_time_of_a_part_does_not_run_while_its_group_cannot_be_approved(world: World) -> None:
     group, waits, revised = await one_before_review(world)
     for _ in range(5):
