@@ -52,7 +52,8 @@ class AskedOfOrder(Amounts):
 
 
 class SumsView(Shape):
-    """Where the group's money of one currency stands, in its unit. The five sum to `asked`; in full, `asked` is what the parts come to."""
+    """Where the group's money of one currency stands, in its unit. The five sum to `asked`, unless the processor made more of a part than
+    was approved; in full, `asked` is what the parts come to."""
 
     currency: str
     asked: int
@@ -118,8 +119,8 @@ class GroupWithdrawalView(Shape):
     group: GroupView
 
 
-def view(group: Row, members: Sequence[Row], payments: Sequence[Row]) -> dict[str, Any]:
-    """A group as it is shown. ``members`` are the rows of a list of refunds, ``payments`` those of the order."""
+def view(group: Row, members: Sequence[Row], payments: Sequence[Row], made: Mapping[str, int]) -> dict[str, Any]:
+    """A group as it is shown. ``members`` are the rows of a list of refunds, ``payments`` those of the order, ``made`` what succeeded of each member."""
     members = sorted(members, key=lambda row: row["id"])
     details, named = group["details"], {p["id"]: p for p in payments}
     of_payment = {
@@ -147,7 +148,7 @@ def view(group: Row, members: Sequence[Row], payments: Sequence[Row]) -> dict[st
             "left_out": [_left_out(one, named[one["payment"]]) for one in group["allocation"]["left_out"]],
         },
         "breakdown": breakdown,
-        "sums": _sums(group, members),
+        "sums": sums(group, members, made),
         "final": not open_members,
         "next_step": _next_step(open_members),
         "decide": _waiting(members, Status.AWAITING_REVIEW),
@@ -189,17 +190,20 @@ _WORDS = {
 }
 
 
-def _sums(group: Row, members: Sequence[Row]) -> list[dict[str, Any]]:
-    """What became of the money, by currency: each part by its present terms, or by the allocation while it has none."""
+def sums(group: Row, members: Sequence[Row], made: Mapping[str, int]) -> list[dict[str, Any]]:
+    """What became of the money, by currency: each part by its present terms, or by the allocation while it has none; and what went back by what was ``made``,
+    where a person settled a part of which the processor had made another amount."""
     allocated = {part["payment"]: part["amount"] for part in group["allocation"]["parts"]}
-    sums: dict[str, dict[str, int]] = {}
+    found: dict[str, dict[str, int]] = {}
     for row in members:
-        of = sums.setdefault(row["currency"], dict.fromkeys(_WORDS, 0))
+        of = found.setdefault(row["currency"], dict.fromkeys(_WORDS, 0))
         manual = row["status"] == Status.PARKED and row["code"] == Code.MANUAL_PART
         amount = row["amount"] or allocated.get(row["payment_id"], 0)
-        of["by_hand" if manual else _SUM_OF.get(Status(row["status"]), "under_way")] += amount
+        went = made.get(row["id"], amount) if row["status"] == Status.SUCCEEDED else amount
+        of["by_hand" if manual else _SUM_OF.get(Status(row["status"]), "under_way")] += went
+        of["not_given"] += max(0, amount - went)
     shown: list[dict[str, Any]] = []
-    for code, of in sorted(sums.items()):
+    for code, of in sorted(found.items()):
         asked = group["amount"] if group["amount"] is not None else sum(of.values())
         # What a reviewer made less of a part, or a payment held less than the allocation said, is not given either.
         of["not_given"] += max(0, asked - sum(of.values()))

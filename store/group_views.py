@@ -1,6 +1,6 @@
 """Reading groups for an answer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -8,27 +8,43 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.groups import MOST_PARTS
+from refunds.processor import RefundState
 from store import orders, views
 from store.groups import visible
 from store.sql import Row
-from store.tables import customers, refund_groups
+from store.tables import customers, operations, processor_refunds, refund_groups
 from store.tables import orders as orders_table
 
 
 @dataclass(frozen=True, slots=True)
 class SeenGroup:
-    """A group with its parts, as rows of a list of refunds, and the payments of its order."""
+    """A group with its parts, as rows of a list of refunds, the payments of its order, and what the processor shows as succeeded of each part."""
 
     group: Row
     members: Sequence[Row]
     payments: Sequence[Row]
+    made: Mapping[str, int]
 
 
 async def group(connection: AsyncConnection, group_id: str, *, integration: str | None, now: datetime) -> SeenGroup:
     """Everything about a group. With ``integration`` only one of that is seen. Raises ``GROUP_NOT_FOUND``."""
     row = await visible(connection, group_id, integration=integration)
     members = await views.page(connection, views.Filters(group_id=group_id), limit=MOST_PARTS, now=now)
-    return SeenGroup(row, members, await orders.payments_of(connection, row["order_id"]))
+    return SeenGroup(row, members, await orders.payments_of(connection, row["order_id"]), await _made(connection, members))
+
+
+async def _made(connection: AsyncConnection, members: Sequence[Row]) -> dict[str, int]:
+    """What succeeded of each part, by its id: a refund that a person settled may be of another amount than was approved."""
+    query = (
+        select(operations.c.refund_id, processor_refunds.c.amount)
+        .join(operations, operations.c.id == processor_refunds.c.operation_id)
+        .where(
+            operations.c.refund_id.in_([row["id"] for row in members]),
+            processor_refunds.c.currency == operations.c.currency,
+            processor_refunds.c.state == RefundState.SUCCEEDED.value,
+        )
+    )
+    return {row.refund_id: row.amount for row in await connection.execute(query)}
 
 
 async def page(

@@ -277,7 +277,7 @@ def _group_id(path: str) -> str:
 
 async def _view(call: Call, connection: Connection, group_id: str) -> dict[str, Any]:
     seen = await group_views.group(connection, group_id, integration=call.sees, now=call.services.database.clock.now())
-    return shapes.view(seen.group, seen.members, seen.payments)
+    return shapes.view(seen.group, seen.members, seen.payments, seen.made)
 
 
 async def _present(call: Call, group_id: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 
+from api.groups import sums
 from refunds.people import Role
 from store.progress import Steps
 from store.settling import Settling
@@ -181,6 +182,28 @@ async def test_a_manual_part_waits_in_words_is_settled_and_summed_up(api: Api) -
 
     [sums] = (await shown(api, group["id"]))["sums"]
     assert (sums["returned"], sums["under_way"], sums["by_hand"], sums["not_given"]) == (5_000, 20_000, 0, 0)
+
+
+def test_field_29_a_part_of_which_another_amount_was_made_is_summed_up_by_what_was_made() -> None:
+    part = {"currency": "USD", "code": None, "payment_id": "pay_1"}
+    members = [
+        part | {"id": "rf_1", "status": "succeeded", "amount": 10_845},
+        part | {"id": "rf_2", "status": "succeeded", "amount": 5_000},
+        part | {"id": "rf_3", "status": "parked", "amount": 1_000},
+    ]
+    for amount in (16_845, None):
+        group = {"amount": amount, "currency": "USD", "allocation": {"parts": []}}
+        [found] = sums(group, members, {"rf_1": 50, "rf_3": 50})
+        [more] = sums(group, members, {"rf_2": 6_000})
+        assert more["returned"] == 16_845
+
+        assert {name: found[name] for name in ("asked", "returned", "under_way", "not_given")} == {
+            "asked": 16_845,
+            "returned": 5_050,
+            "under_way": 1_000,
+            "not_given": 10_795,
+        }
+        assert found["in_words"] == "$50.50 went back; $10.00 is under way; $107.95 was not given"
 
 
 async def test_a_withdrawal_answers_for_each_part(api: Api) -> None:
