@@ -19,7 +19,7 @@ from refunds.clock import Clock
 from refunds.errors import Code, RefundError
 from refunds.settings import Settings
 
-SCHEMA_REVISION = "0003"
+SCHEMA_REVISION = "0004"
 """The migration this code was written for. A process refuses to start on any other."""
 
 
