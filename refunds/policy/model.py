@@ -71,6 +71,11 @@ class ReviewRole(StrEnum):
         return list(ReviewRole).index(self)
 
 
+def _is_false(value: object) -> bool:
+    """For what a later version added: where it is not used, a policy has the hash it always had."""
+    return value is False
+
+
 def _role(value: object) -> ReviewRole:
     try:
         return ReviewRole(value if isinstance(value, str) else "")
@@ -225,12 +230,16 @@ class Texts(Part):
 
 
 class Rule(Part):
-    """A rule of the merchant's own: a CEL condition over the facts that may require or deny, and never permit."""
+    """A rule of the merchant's own: a CEL condition over the facts that may require or deny, and never permit.
+
+    With ``kept_with_order`` it is one of the return rules, which an order keeps as they were when it was placed; any other holds for all at once.
+    """
 
     id: Name
     when: Annotated[str, Field(min_length=1, max_length=2_000)]
     then: Literal["require_consent", "require_review", "deny"]
     ladder: Name | None = None
+    kept_with_order: Annotated[bool, Field(exclude_if=_is_false)] = False
     text: Sentence
 
 
