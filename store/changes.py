@@ -25,6 +25,9 @@ SYSTEM = "system"
 SIGNAL_AFTER = timedelta(seconds=3)
 """The API delivers a message itself right after recording it; this long it is given before the sweep does."""
 
+Commitments = Mapping[str, str]
+"""What an entry commits to without showing it: the name of a personal value, and the hex SHA-256 over its random salt and its UTF-8 bytes."""
+
 
 class Now(Protocol):
     """Tells the time, when called."""
@@ -69,7 +72,16 @@ class Change:
         """Set columns that are not the status."""
         self._set.update(columns)
 
-    def move(self, event: Event, *, actor: str = SYSTEM, on_behalf_of: str | None = None, code: Code | None = None, **data: Any) -> None:
+    def move(
+        self,
+        event: Event,
+        *,
+        actor: str = SYSTEM,
+        on_behalf_of: str | None = None,
+        code: Code | None = None,
+        commitments: Commitments | None = None,
+        **data: Any,
+    ) -> None:
         """Move by the table and enter it in the ledger. Raises :class:`refunds.status.IllegalTransition`."""
         before, after = self.status, advance(self.status, event)
         self.put(status=after.value, status_since=self.at, code=code.value if code else None)
@@ -78,10 +90,16 @@ class Change:
         elif before in FINAL:
             self.put(final_at=None)
         entry = {"from": before.value, "to": after.value, "event": event.value} | data
-        self.note("status_changed", actor=actor, on_behalf_of=on_behalf_of, **(entry | ({"code": code.value} if code else {})))
+        entry |= {"code": code.value} if code else {}
+        self.note("status_changed", actor=actor, on_behalf_of=on_behalf_of, commitments=commitments, **entry)
 
-    def note(self, type_: str, *, actor: str = SYSTEM, on_behalf_of: str | None = None, **data: Any) -> None:
-        """Enter something in the ledger that is not a move. ``data`` is integers and strings; never customer text."""
+    def note(
+        self, type_: str, *, actor: str = SYSTEM, on_behalf_of: str | None = None, commitments: Commitments | None = None, **data: Any
+    ) -> None:
+        """Enter something in the ledger that is not a move.
+
+        ``data`` is integers and strings, never anything personal: what a personal value was is committed to in ``commitments``.
+        """
         version = self["version"] + 1
         self.put(version=version)
         self._entries.append(
@@ -93,6 +111,7 @@ class Change:
                 "actor": actor,
                 "on_behalf_of": on_behalf_of,
                 "data": plain(data),
+                "commitments": dict(commitments) if commitments else None,
             }
         )
 
@@ -128,6 +147,7 @@ def _saving(columns: tuple[str, ...]) -> Query:
         column("actor", Text),
         column("on_behalf_of", Text),
         column("data", JSONB),
+        column("commitments", JSONB),
         joins_implicitly=True,
     )
     message = func.jsonb_to_recordset(bindparam("messages", type_=JSONB)).table_valued(
@@ -210,11 +230,19 @@ async def read_refund(connection: AsyncConnection, refund_id: str) -> Mapping[st
     return row
 
 
-async def enter(connection: AsyncConnection, type_: str, at: datetime, *, actor: str, on_behalf_of: str | None = None, **data: Any) -> None:
-    """Enter something in the ledger that belongs to no refund."""
-    await connection.execute(
-        insert(ledger).inline().values(at=at, type=type_, actor=actor, on_behalf_of=on_behalf_of, data=plain(data), refund_id=None)
-    )
+async def enter(
+    connection: AsyncConnection,
+    type_: str,
+    at: datetime,
+    *,
+    actor: str,
+    on_behalf_of: str | None = None,
+    commitments: Commitments | None = None,
+    **data: Any,
+) -> None:
+    """Enter something in the ledger that belongs to no refund. ``data`` and ``commitments`` are as :meth:`Change.note` takes them."""
+    entry = {"at": at, "type": type_, "actor": actor, "on_behalf_of": on_behalf_of, "data": plain(data), "refund_id": None}
+    await connection.execute(insert(ledger).inline().values(entry | ({"commitments": dict(commitments)} if commitments else {})))
     points.writes(type_)
 
 

@@ -9,6 +9,7 @@ API = "refunds_api"
 WORKER = "refunds_worker"
 CLASSIFY = "refunds_classify"
 PAYMENTS = "refunds_payments"
+LEDGER = "refunds_ledger"
 
 READ, ADD, CHANGE = "SELECT", "INSERT", "UPDATE"
 
@@ -47,6 +48,10 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "exchange_rates": (READ, ADD),
         "settlements": (READ,),
         "ledger": (READ, ADD),
+        "ledger_entries": (READ,),
+        "ledger_nodes": (READ,),
+        "ledger_checkpoints": (READ,),
+        "ledger_exports": (READ,),
         "outbox": (READ, ADD),
     },
     WORKER: {
@@ -112,6 +117,15 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "halts": (READ, ADD),
         "pacing": (READ, "UPDATE (open_until)"),
         "ledger": (ADD, "SELECT (id)"),
+        "outbox": (ADD,),
+    },
+    LEDGER: {
+        # The sequencer reads what others entered, and alone writes the chain. It moves nothing and reads nothing else.
+        "ledger": (READ, ADD),
+        "ledger_entries": (READ, ADD),
+        "ledger_nodes": (READ, ADD),
+        "ledger_checkpoints": (READ, ADD),
+        "ledger_exports": (READ, ADD, "UPDATE (due_at, tries, done_at, last_error)"),
         "outbox": (ADD,),
     },
 }

@@ -25,7 +25,7 @@ from deploy.local.processes import Command, write_text
 HOST = "127.0.0.1"
 DATABASE = "refunds"
 OWNER = "refunds_owner"
-LOGINS = ("refunds_api", "refunds_worker", "refunds_classify", "refunds_payments")
+LOGINS = ("refunds_api", "refunds_worker", "refunds_classify", "refunds_payments", "refunds_ledger")
 SUPERUSER = "postgres"
 # Where the files go when root starts the stack in a directory that no other account can enter (a checkout in /root).
 OUTSIDE = (Path("/var/lib/durable-refunds"), Path("/var/tmp/durable-refunds"))

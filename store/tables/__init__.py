@@ -1,5 +1,6 @@
 """The tables. Amounts are bigint minor units beside their currency; times are timestamptz; enums are text checked by the domain, not by PostgreSQL."""
 
+from store.tables.chain import ledger_checkpoints, ledger_entries, ledger_exports, ledger_nodes
 from store.tables.columns import metadata
 from store.tables.governing import controls, exchange_rates, halts, ledger, outbox, pacing, policy_versions
 from store.tables.merchant import customer_keys, customers, order_versions, orders, payment_snapshots, payments
@@ -36,6 +37,10 @@ __all__ = [
     "halts",
     "instructions",
     "ledger",
+    "ledger_checkpoints",
+    "ledger_entries",
+    "ledger_exports",
+    "ledger_nodes",
     "leg_attempts",
     "legs",
     "metadata",

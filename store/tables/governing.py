@@ -80,6 +80,7 @@ ledger = Table(
     text_column("actor"),
     text_column("on_behalf_of", nullable=True),
     Column("data", JSONB, nullable=False),
+    Column("commitments", JSONB(none_as_null=True)),
     UniqueConstraint("refund_id", "refund_version"),
     CheckConstraint("(refund_id IS NULL) = (refund_version IS NULL)", name="refund_and_version"),
 )
