@@ -4,6 +4,7 @@ Intent, attempt and receipt are the store's; this file only decides what to do b
 first finds out what became of the attempts before it, and repeats the same bytes with the same key only inside the safe window.
 """
 
+import asyncio
 import random
 from dataclasses import replace
 from datetime import timedelta
@@ -61,10 +62,24 @@ class Submit:
         if standing.by_hand:
             return await self._payments.hand_over(refund_id)
         try:
-            return await self._advance(refund_id, standing)
+            return await self._in_turn(refund_id, standing)
         except (NotSent, Unknown) as error:
             log.warning("attempt_without_answer", refund=refund_id, outcome=type(error).__name__, reason=error.reason, tried=tried)
             return await self._give_up_or_retry(refund_id, error, tried)
+
+    async def _in_turn(self, refund_id: str, standing: Standing) -> Situation:
+        """Wait, here and then by being repeated, while another call of the same payment is under way, which takes seconds. Everything is read anew each time."""
+        give_up = uptime() + _TURN_WITHIN_S
+        while True:
+            try:
+                return await self._advance(refund_id, standing)
+            except _NotItsTurn:
+                if uptime() > give_up:
+                    raise ApplicationError(_BUSY, type=NotSent.__name__, next_retry_delay=timedelta(seconds=random.uniform(1, 2))) from None
+            await asyncio.sleep(random.uniform(0.1, 0.3))
+            standing = await self._payments.standing(refund_id)
+            if standing.situation.status not in (Status.APPROVED, Status.SUBMITTING):
+                return standing.situation
 
     async def _advance(self, refund_id: str, standing: Standing) -> Situation:
         operation = standing.operation
@@ -92,6 +107,8 @@ class Submit:
         began = uptime()
         opened = await self._payments.open_attempt(standing, state)
         if isinstance(opened, Situation):
+            if opened.refused == Code.PAYMENT_BUSY and (operation is None or not operation.uncertain):
+                raise _NotItsTurn
             if opened.status == Status.SUBMITTING:
                 raise Unknown(opened.refused.lower(), opened.refused_detail)
             return opened
@@ -195,7 +212,13 @@ class Submit:
         return f"{why}; parked for a person at {to_the_second(until)} at the latest"
 
 
+class _NotItsTurn(Exception):
+    """Another refund of the same payment is being sent."""
+
+
+_TURN_WITHIN_S = 30
+_BUSY = Code.PAYMENT_BUSY.value.lower()
 _IN_FLIGHT = "attempt_in_flight"
 _BRAKES = frozenset(code.value.lower() for code in brakes.CODES)
-_NO_LOOK = frozenset({CANNOT_LOOK_UP, Code.ATTEMPT_OPEN.value.lower()}) | _BRAKES
+_NO_LOOK = frozenset({CANNOT_LOOK_UP, Code.ATTEMPT_OPEN.value.lower(), _BUSY}) | _BRAKES
 """After these nobody can say that it was looked for and not found, or that it could have been repeated."""

@@ -121,6 +121,7 @@ class Code(StrEnum):
     PROCESSOR_UNREACHABLE = "PROCESSOR_UNREACHABLE"
     TERMS_EXPIRED = "TERMS_EXPIRED"
     PAYMENT_HELD = "PAYMENT_HELD"
+    PAYMENT_BUSY = "PAYMENT_BUSY"
     PROCESSOR_HALTED = "PROCESSOR_HALTED"
     # why a processor is halted
     KEY_REFUSED = "KEY_REFUSED"
@@ -406,6 +407,7 @@ CATALOGUE: dict[Code, Meaning] = {
         "Another refund of this payment came back different from what was approved.",
         "A settler settles that one first; this one then goes on by itself.",
     ),
+    _C.PAYMENT_BUSY: Meaning(0, "Another refund of this payment is being sent.", "It waits its turn and then goes on by itself."),
     _C.PROCESSOR_HALTED: Meaning(0, "Submitting to the processor is halted.", "An operator repairs the cause and lifts the halt."),
     _C.KEY_REFUSED: Meaning(
         0,

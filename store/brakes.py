@@ -1,6 +1,8 @@
 """What keeps an approved refund back just now: the stop, draft mode, a halt of its processor, or its payment. Read anew whenever it matters."""
 
-from sqlalchemy import bindparam, literal, literal_column, select
+from datetime import timedelta
+
+from sqlalchemy import Interval, bindparam, func, literal, literal_column, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.discrepancies import Kind, Standing
@@ -9,8 +11,8 @@ from refunds.ids import Prefix, is_id
 from refunds.processor import MANUAL
 from refunds.status import Status
 from store import controls, halts, restoring
-from store.sql import Query, pipelined
-from store.tables import discrepancies, refunds
+from store.sql import Query, Row, pipelined
+from store.tables import attempts, discrepancies, operations, refunds
 
 _NOT_AS_APPROVED = [literal(code.value) for code in (Code.RESPONSE_MISMATCH, Code.REFUNDED_TWICE)]
 _DOUBTS = Query(
@@ -29,6 +31,21 @@ _DOUBTS = Query(
         )
     )
     .order_by("id")
+    .limit(literal_column("1"))
+)
+
+_UNDER_WAY = Query(
+    select(refunds.c.id)
+    .join(operations, operations.c.refund_id == refunds.c.id)
+    .join(attempts, attempts.c.operation_id == operations.c.id)
+    .where(
+        refunds.c.payment_id == bindparam("payment"),
+        refunds.c.status == literal(Status.SUBMITTING.value),
+        refunds.c.id != bindparam("besides"),
+        or_(attempts.c.outcome.is_(None), attempts.c.outcome == literal("unknown")),
+        attempts.c.send_by + bindparam("longest", type_=Interval) > func.clock_timestamp(),
+    )
+    .order_by(attempts.c.opened_at)
     .limit(literal_column("1"))
 )
 
@@ -59,7 +76,22 @@ async def of_everything(connection: AsyncConnection, processor: str) -> Brake | 
 async def of_payment(connection: AsyncConnection, payment_id: str, *, besides: str) -> Brake | None:
     """What keeps back every refund of a payment but the one ``besides``, or ``None``: another that is parked because it is not what was approved, or one that
     the database had forgotten and nobody has judged."""
-    found = await _DOUBTS.first(connection, payment=payment_id, besides=besides)
+    return _doubt(await _DOUBTS.first(connection, payment=payment_id, besides=besides))
+
+
+async def of_payment_now(connection: AsyncConnection, payment_id: str, *, besides: str, longest: timedelta) -> Brake | None:
+    """The same right before a call; and another of the payment that may be under way, for at most ``longest`` after it had to be sent. Each waits its turn
+    (``PAYMENT_BUSY``), because the processor takes one call of a payment at a time."""
+    async with pipelined(connection):
+        doubting = await _DOUBTS.ask(connection, payment=payment_id, besides=besides)
+        sending = await _UNDER_WAY.ask(connection, payment=payment_id, besides=besides, longest=longest)
+    found, other = await doubting.first(), await sending.first()
+    if found is None and other is not None:
+        return Code.PAYMENT_BUSY, f"{other['id']} of the same payment is being sent; this one comes after it"
+    return _doubt(found)
+
+
+def _doubt(found: Row | None) -> Brake | None:
     if found is None:
         return None
     if is_id(found["id"], Prefix.DISCREPANCY):

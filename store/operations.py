@@ -93,8 +93,8 @@ class Payments(Holding):
         The first attempt of a revision makes the operation in the same transaction: it consumes the approvals and freezes the exact request and its key,
         once per approved revision, for ever. ``seen`` is how the refund stood before the payment was read, ``state`` that reading. Checked, each in its own
         statement after the locks: the stop, halts, that the refund still stands so and the reading is fresh, that no other attempt is open, the terms, the
-        payment's state and disputes, and what is still refundable. An operation that may already have been sent is never held: when it does not fit any more
-        it is looked up and not repeated.
+        payment's state and disputes, and what is still refundable. One that waits for another of its payment stays as it is. An
+        operation that may already have been sent is never held: when it does not fit any more it is looked up and not repeated.
         """
         async with self.database.begin() as connection:
             await controls.share_stop_lock(connection)
@@ -128,7 +128,10 @@ class Payments(Holding):
                 return intended, attempt
             await snapshots.save(connection, payment["id"], state, now=change.at)
             code, why = refusal
-            if intended.uncertain:
+            if code is Code.PAYMENT_BUSY and change.status is Status.APPROVED and (change["code"], change["detail"]) != (code.value, why):
+                change.put(code=code.value, detail=why)
+                await change.save(connection, announce=True)
+            if intended.uncertain or code is Code.PAYMENT_BUSY:
                 return situation(change.row, refused=code.value, refused_detail=why)
             self._hold(change, code, why)
             return await self._saved(connection, change)
@@ -183,7 +186,8 @@ class Payments(Holding):
         self, connection: AsyncConnection, change: Change, operation: Operation, state: PaymentState
     ) -> tuple[Code, str] | None:
         """Why this operation may not be attempted now, or ``None``."""
-        if (held := await brakes.of_payment(connection, operation.payment_id, besides=change.id)) is not None:
+        longest = self._longest_call
+        if (held := await brakes.of_payment_now(connection, operation.payment_id, besides=change.id, longest=longest)) is not None:
             return held
         if (forgotten := await self._forgotten(connection, state)) is not None:
             why = f"the processor shows {forgotten}, a refund of ours that the database does not know"

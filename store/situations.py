@@ -78,6 +78,8 @@ def _waits_for(row: dict[str, Any]) -> str:
             return f"a person in queue {row['queue']}: {row['detail'] or 'no exact terms yet'}; revise it or deny it{until}"
         case Status.AWAITING_REVIEW:
             return f"a decision on {amount} in queue {row['queue']}{until}{_held_up(row.get('held_up_by'))}"
+        case Status.APPROVED if row["code"] == Code.PAYMENT_BUSY:
+            return f"its turn to submit {amount}: {row['detail']}"
         case Status.APPROVED:
             return f"{amount} approved, about to be submitted"
         case Status.HELD:

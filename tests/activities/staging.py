@@ -44,7 +44,7 @@ async def _at_gate(point: str) -> None:
 async def during(shop: Shop, first: Play, at: str, second: Play) -> tuple[Any, Any]:
     """What both acts come to (an exception is a result), with the second one played while the first is held there.
 
-    The first goes on when the second is over, or waits for a lock that the first one holds.
+    The first goes on when the second is over, waits for a lock that the first one holds, or waits its turn to be sent.
     """
     gate = Gate(at)
 
@@ -59,7 +59,8 @@ async def during(shop: Shop, first: Play, at: str, second: Play) -> tuple[Any, A
         playing = asyncio.ensure_future(second())
 
         async def over_or_waiting() -> bool:
-            return playing.done() or bool(await shop.query("SELECT 1 FROM pg_locks WHERE NOT granted"))
+            waiting = "SELECT 1 FROM pg_locks WHERE NOT granted UNION ALL SELECT 1 FROM refunds WHERE code = 'PAYMENT_BUSY'"
+            return playing.done() or bool(await shop.query(waiting))
 
         await until(over_or_waiting)
         gate.open.set()

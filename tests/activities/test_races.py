@@ -14,6 +14,7 @@ from refunds.errors import Code
 from refunds.messages import Observed, Situation, StepInput
 from store import controls
 from store.observing import Observing
+from store.situations import waits_for
 from tests.activities.lives import HIDE, LOSE_ANSWER, LOSE_REQUEST
 from tests.activities.shop import API_KEY, MakeShop, Shop, Tampered
 from tests.activities.staging import DONE, during, record, told, until
@@ -121,6 +122,58 @@ async def test_field_12_two_refunds_of_one_payment_are_both_sent_and_no_more_tha
     assert (told(done[0]), told(done[1])) == ("succeeded", "succeeded")
     assert await shop.asked_and_made(intent) == (2, 2)
     assert await shop.remaining(intent) == 0
+
+
+@pytest.mark.parametrize("at", ["after:attempt_opened", "before:refund.create"])
+async def test_one_submit_at_a_time_per_payment(shop: Shop, at: str) -> None:
+    """The second refund of the payment waits for the call of the first to end, or to show in the payment, and says for what it waits; then it goes."""
+    intent = await shop.paid(6_000)
+    first, second = await shop.approved(intent), await shop.approved(intent, reason="other")
+    waited: list[Any] = []
+
+    async def behind() -> Situation:
+        waiting = asyncio.ensure_future(shop.submit(second))
+
+        async def says_so() -> bool:
+            return (await shop.row(second))["code"] == "PAYMENT_BUSY"
+
+        await until(says_so)
+        row = await shop.row(second)
+        waited.append((row["status"], waits_for(row), await shop.outcomes(second)))
+        return await waiting
+
+    done = await during(shop, lambda: shop.submit(first), at, behind)
+
+    words = f"its turn to submit $30.00: {first} of the same payment is being sent; this one comes after it"
+    assert waited == [("approved", words, [])]
+    assert (told(done[0]), told(done[1])) == ("succeeded", "succeeded")
+    assert (await shop.row(second))["code"] is None
+    overlapping = """
+        SELECT 1 FROM attempts a JOIN operations o ON o.id = a.operation_id JOIN attempts b ON b.id <> a.id JOIN operations p ON p.id = b.operation_id
+        WHERE o.payment_id = p.payment_id AND o.refund_id = :first AND b.opened_at BETWEEN a.opened_at AND a.answered_at"""
+    assert await shop.query(overlapping, first=first) == []
+    assert await shop.outcomes(first) == await shop.outcomes(second) == ["answered"]
+
+
+async def test_a_turn_comes_though_the_one_before_never_answers(make_shop: MakeShop) -> None:
+    """The one before died in its call. It is waited for as long as that call can be under way, by the database's clock, and no longer."""
+    shop = await make_shop(submit_send_within_s=0.5, stripe_connect_timeout_s=0.5, stripe_read_timeout_s=1)
+    intent = await shop.paid(6_000)
+    first, second = await shop.approved(intent), await shop.approved(intent, reason="other")
+    await shop.fault("refund.create", LOSE_REQUEST, intent=intent)
+    with pytest.raises(ApplicationError):
+        await shop.submit(first)
+
+    assert told(await shop.submit(second)) == "succeeded"
+
+    [gap] = await shop.query(
+        """SELECT b.opened_at - a.send_by AS since FROM attempts a JOIN operations o ON o.id = a.operation_id, attempts b JOIN operations p ON p.id = b.operation_id
+           WHERE o.refund_id = :first AND p.refund_id = :second""",
+        first=first,
+        second=second,
+    )
+    assert gap["since"].total_seconds() >= 1.4
+    assert [row["status"] for row in (await shop.row(first), await shop.row(second))] == ["submitting", "succeeded"]
 
 
 @pytest.mark.parametrize("at", ["before:attempt_opened", "after:attempt_opened"])
