@@ -28,6 +28,8 @@ class Prefix(StrEnum):
     HALT = "halt"
     RATE = "rate"
     PULL = "pull"
+    DELEGATION = "dlg"
+    EVIDENCE = "ev"
 
 
 def new_id(prefix: Prefix) -> str:

@@ -1,6 +1,7 @@
 """What each login may do: as little as its process needs (design, "Least privilege by process"). Applied by every migration run.
 
-Nobody but the owner may change a ledger row, a policy version, a decision's verdict or a key's hash; nobody may delete anything.
+Nobody but the owner may change a ledger row, a policy version, a decision's verdict or a key's hash; nobody may delete anything but
+what is personal: a customer's key, and sealed texts.
 """
 
 from sqlalchemy import Connection, text
@@ -11,23 +12,27 @@ CLASSIFY = "refunds_classify"
 PAYMENTS = "refunds_payments"
 LEDGER = "refunds_ledger"
 
-READ, ADD, CHANGE = "SELECT", "INSERT", "UPDATE"
+READ, ADD, CHANGE, REMOVE = "SELECT", "INSERT", "UPDATE", "DELETE"
 
 GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
     API: {
         "principals": (READ, ADD, CHANGE),
         "api_keys": (READ, ADD, "UPDATE (revoked_at)"),
-        "customers": (READ, ADD, "UPDATE (account_created_at)"),
-        "customer_keys": (READ, ADD),
-        "texts": (READ, ADD),
+        "delegations": (READ, ADD, "UPDATE (ended_at, ended_by)"),
+        "customers": (READ, ADD, "UPDATE (external_ref, account_created_at, forgotten_at)"),
+        "customer_keys": (READ, ADD, REMOVE),
+        "texts": (READ, ADD, REMOVE),
+        "erasures": (READ, ADD, "UPDATE (mark)"),
+        "erasure_replays": (READ, ADD),
         "orders": (READ, ADD, CHANGE),
-        "order_versions": (READ, ADD),
+        "order_versions": (READ, ADD, "UPDATE (body)"),
         "payments": (READ, ADD, CHANGE),
         "payment_snapshots": (READ,),
-        "refund_groups": (READ, ADD),
+        "refund_groups": (READ, ADD, "UPDATE (details, body_hash)"),
         "refunds": (READ, ADD, CHANGE),
         "revisions": (READ,),
         "decisions": (READ, ADD),
+        "evidence": (READ, ADD),
         "instructions": (READ, ADD),
         "classifications": (READ,),
         "operations": (READ,),
@@ -59,8 +64,12 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "orders": (READ,),
         "payments": (READ, "UPDATE (amount)"),
         "payment_snapshots": (READ, ADD, CHANGE),
-        "refund_groups": (READ,),
+        "refund_groups": (READ, "UPDATE (body_hash)"),
         "refunds": (READ, CHANGE),
+        # Retention takes away what is old enough, and can read nothing of what it takes away.
+        "texts": ("SELECT (refund_id, kind, recorded_at)", REMOVE),
+        "events": ("SELECT (id, state, done_at, facts)", "UPDATE (facts)"),
+        "erasures": ("SELECT (id, forgotten_at, mark)", "UPDATE (mark)"),
         "revisions": (READ, ADD),
         "decisions": (READ, ADD, "UPDATE (delivered_at)"),
         "instructions": (READ, "UPDATE (applied_at, outcome, detail)"),

@@ -2,9 +2,10 @@
 
 from store.tables.chain import ledger_checkpoints, ledger_entries, ledger_exports, ledger_nodes
 from store.tables.columns import metadata
+from store.tables.forgetting import erasure_replays, erasures
 from store.tables.governing import controls, exchange_rates, halts, ledger, outbox, pacing, policy_versions
-from store.tables.merchant import customer_keys, customers, order_versions, orders, payment_snapshots, payments
-from store.tables.people import api_keys, principals
+from store.tables.merchant import customer_keys, customers, order_versions, orders, payment_snapshots, payments, sealing_keys
+from store.tables.people import api_keys, delegations, principals
 from store.tables.processor import (
     attempts,
     consumed_decisions,
@@ -20,7 +21,7 @@ from store.tables.processor import (
     reconciliations,
     settlements,
 )
-from store.tables.refunds import classifications, decisions, instructions, refund_groups, refunds, revisions, texts
+from store.tables.refunds import classifications, decisions, evidence, instructions, refund_groups, refunds, revisions, texts
 
 __all__ = [
     "api_keys",
@@ -31,8 +32,12 @@ __all__ = [
     "customer_keys",
     "customers",
     "decisions",
+    "delegations",
     "discrepancies",
+    "erasure_replays",
+    "erasures",
     "events",
+    "evidence",
     "exchange_rates",
     "halts",
     "instructions",
@@ -61,6 +66,7 @@ __all__ = [
     "refund_groups",
     "refunds",
     "revisions",
+    "sealing_keys",
     "settlements",
     "texts",
 ]

@@ -14,14 +14,21 @@ controls = Table(
     text_column("reason"),
     text_column("changed_by", nullable=True),
     at("changed_at"),
+    # Whose the present stop is: whoever stopped first. The columns before tell of the last change, which may be of the mode alone.
+    text_column("stopped_by", nullable=True),
+    at("stopped_at", nullable=True),
+    text_column("stop_reason", nullable=True),
+    CheckConstraint("mode IN ('live', 'draft')", name="mode"),
 )
 
 halts = Table(
     "halts",
     metadata,
-    # Nothing is sent to this processor while a halt of it is not lifted. The payments role may add one and never lift it.
+    # Nothing is sent within this scope (agents, agent:<handle>, processor:<name>, everything) while a halt of it is not lifted. The payments role may add
+    # one and never lift it.
     text_column("id", primary_key=True),
-    text_column("processor"),
+    text_column("scope"),
+    text_column("processor", nullable=True),  # of which it is the scope, if it is one's
     text_column("code"),
     text_column("reason"),
     at("opened_at"),
@@ -29,7 +36,11 @@ halts = Table(
     at("lifted_at", nullable=True),
     text_column("lifted_by", nullable=True),
     text_column("lifted_reason", nullable=True),
-    Index("ix_halts_in_force", "processor", unique=True, postgresql_where=text("lifted_at IS NULL")),
+    CheckConstraint(
+        "CASE WHEN processor IS NULL THEN scope IN ('everything', 'agents') OR scope LIKE 'agent:_%' ELSE scope = 'processor:' || processor END",
+        name="scope",
+    ),
+    Index("ix_halts_in_force", "scope", "code", unique=True, postgresql_where=text("lifted_at IS NULL")),
 )
 
 pacing = Table(

@@ -1,6 +1,7 @@
-"""Who: people, services, agents and their keys."""
+"""Who: people, services, agents and their keys, and whom they let decide for them."""
 
-from sqlalchemy import ARRAY, Column, ForeignKey, Index, LargeBinary, Table, Text, text
+from sqlalchemy import ARRAY, Boolean, Column, ForeignKey, Index, LargeBinary, Table, Text, text
+from sqlalchemy.dialects.postgresql import JSONB
 
 from store.tables.columns import at, metadata, text_column
 
@@ -14,6 +15,12 @@ principals = Table(
     text_column("name"),
     at("created_at"),
     at("disabled_at", nullable=True),
+    # The person an agent acts for, and answers for it.
+    text_column("owner_id", ForeignKey("principals.id"), nullable=True),
+    # Whoever chooses or instructs the reader of free text approves nothing that it read.
+    Column("operates_classifier", Boolean, nullable=False, server_default=text("false")),
+    # A reviewer's own ceilings, by currency, in its API unit; none: only the roles bound them.
+    Column("approves_up_to", JSONB, nullable=True),
     Index("uq_principals_handle", text("lower(handle)"), unique=True),
 )
 
@@ -30,4 +37,21 @@ api_keys = Table(
     at("created_at"),
     at("expires_at", nullable=True),
     at("revoked_at", nullable=True),
+)
+
+delegations = Table(
+    "delegations",
+    metadata,
+    # The right to decide that a person has handed to another for a while; the first instant belongs to it, the last does not.
+    text_column("id", primary_key=True),
+    text_column("delegator_id", ForeignKey("principals.id")),
+    text_column("delegate_id", ForeignKey("principals.id")),
+    text_column("role"),
+    text_column("queue", nullable=True),
+    at("starts_at"),
+    at("ends_at"),
+    at("created_at"),
+    at("ended_at", nullable=True),
+    text_column("ended_by", ForeignKey("principals.id"), nullable=True),
+    Index("ix_delegations_delegate", "delegate_id", "ends_at"),
 )

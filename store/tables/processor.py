@@ -163,6 +163,7 @@ events = Table(
     text_column("last_error", nullable=True),
     at("told_at", nullable=True),  # when a person was told that it is unmatched
     Index("ix_events_waiting", "due_at", postgresql_where=text("state = 'waiting'")),
+    Index("ix_events_bodies", "done_at", postgresql_where=text("facts <> '{}'::jsonb")),
     Index("ix_events_unmatched", "told_at", postgresql_where=text("state = 'unmatched'")),
 )
 

@@ -27,6 +27,7 @@ refund_groups = Table(
     at("created_at"),
     UniqueConstraint("integration", "idempotency_key"),
     Index("ix_refund_groups_list", "created_at", "id"),
+    Index("ix_refund_groups_fingerprints", "created_at", postgresql_where=text("body_hash <> ''")),
 )
 
 refunds = Table(
@@ -70,6 +71,7 @@ refunds = Table(
     Column("reminded", Boolean, nullable=False),
     at("rung_since", nullable=True),
     Column("review", JSONB, nullable=True),  # the review now asked for: role, people, ladder
+    text_column("assigned_to", ForeignKey("principals.id"), nullable=True),
     at("review_by", nullable=True),
     at("wake_at", nullable=True),
     at("slot_at", nullable=True),  # its turn among the held refunds that are let go
@@ -88,6 +90,8 @@ refunds = Table(
     Index("ix_refunds_group", "group_id", postgresql_where=text("group_id IS NOT NULL")),
     Index("ix_refunds_open", "run_checked_at", postgresql_where=text("final_at IS NULL")),
     Index("ix_refunds_list", "created_at", "id"),
+    Index("ix_refunds_assigned", "assigned_to", postgresql_where=text("assigned_to IS NOT NULL")),
+    Index("ix_refunds_fingerprints", "final_at", postgresql_where=text("body_hash <> ''")),
 )
 
 revisions = Table(
@@ -107,6 +111,8 @@ revisions = Table(
     # Who authored these terms: the requester for revision 1, whoever revised later. loosened: more money or another payment than before.
     text_column("author_id", ForeignKey("principals.id")),
     Column("loosened", Boolean, nullable=False),
+    # What is not as it was in the revision before: field, before, after, and both in words.
+    Column("changes", JSONB, nullable=True),
     at("created_at"),
     at("expires_at", nullable=True),
 )
@@ -123,6 +129,9 @@ decisions = Table(
     text_column("terms_hash"),
     text_column("principal_id", nullable=True),
     text_column("person"),
+    # Whose right a delegate used, and by which delegation.
+    text_column("on_behalf_of", ForeignKey("principals.id"), nullable=True),
+    text_column("delegation_id", ForeignKey("delegations.id"), nullable=True),
     text_column("role"),
     at("recorded_at"),
     at("delivered_at", nullable=True),
@@ -156,12 +165,25 @@ classifications = Table(
     at("recorded_at"),
 )
 
+evidence = Table(
+    "evidence",
+    metadata,
+    # What was attached to a refund for whoever decides. Its words, or the reference, are sealed among the texts, under the kind "evidence:<id>".
+    text_column("id", primary_key=True),
+    text_column("refund_id", ForeignKey("refunds.id"), index=True),
+    text_column("kind"),  # as the policy asks for it
+    text_column("digest", nullable=True),  # SHA-256 of what a reference leads to
+    text_column("given_by", ForeignKey("principals.id")),
+    at("recorded_at"),
+)
+
 texts = Table(
     "texts",
     metadata,
     text_column("refund_id", ForeignKey("refunds.id"), primary_key=True),
-    text_column("kind", primary_key=True),  # message, agent_reasoning, conversation, note:<decision or instruction id>
+    text_column("kind", primary_key=True),  # message, agent_reasoning, conversation, note:<decision or instruction id>, evidence:<id>
     text_column("customer_id", ForeignKey("customers.id"), index=True),
     Column("sealed", LargeBinary, nullable=False),
     at("recorded_at"),
+    Index("ix_texts_recorded_at", "recorded_at"),
 )

@@ -104,11 +104,58 @@ def _without_ledger() -> None:
 
 
 def _personal() -> None:
-    pass
+    _forgetting()
 
 
 def _without_personal() -> None:
-    pass
+    _without_forgetting()
+
+
+# --- forgetting and retention
+
+
+def _forgetting() -> None:
+    op.add_column("customers", sa.Column("forgotten_at", sa.DateTime(timezone=True), nullable=True))
+    op.create_table(
+        "erasures",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("customer_id", sa.Text(), nullable=False),
+        sa.Column("forgotten_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("forgotten_by", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("reference", sa.Text(), nullable=True),
+        sa.Column("mark", sa.LargeBinary(), nullable=True),
+        sa.ForeignKeyConstraint(["customer_id"], ["customers.id"], name=op.f("fk_erasures_customer_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_erasures")),
+        sa.UniqueConstraint("customer_id", name=op.f("uq_erasures_customer_id")),
+    )
+    op.create_index("ix_erasures_mark", "erasures", ["mark"], unique=False, postgresql_where=sa.text("mark IS NOT NULL"))
+    op.create_table(
+        "erasure_replays",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("by", sa.Text(), nullable=False),
+        sa.Column("lines", sa.Integer(), nullable=False),
+        sa.Column("forgotten", sa.Integer(), nullable=False),
+        sa.Column("absent", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_erasure_replays")),
+    )
+    op.create_index("ix_erasure_replays_at", "erasure_replays", ["at"], unique=False)
+    # What a retention period looks for, so that a run reads only what is old enough.
+    op.create_index("ix_texts_recorded_at", "texts", ["recorded_at"], unique=False)
+    for table, column in (("refunds", "final_at"), ("refund_groups", "created_at")):
+        op.create_index(f"ix_{table}_fingerprints", table, [column], unique=False, postgresql_where=sa.text("body_hash <> ''"))
+    op.create_index("ix_events_bodies", "events", ["done_at"], unique=False, postgresql_where=sa.text("facts <> '{}'::jsonb"))
+
+
+def _without_forgetting() -> None:
+    op.drop_index("ix_events_bodies", table_name="events")
+    for table in ("refund_groups", "refunds"):
+        op.drop_index(f"ix_{table}_fingerprints", table_name=table)
+    op.drop_index("ix_texts_recorded_at", table_name="texts")
+    op.drop_table("erasure_replays")
+    op.drop_table("erasures")
+    op.drop_column("customers", "forgotten_at")
 
 
 # --- policy versions and what a judgement records
@@ -136,20 +183,102 @@ def _without_limits() -> None:
 # --- stops by scope, and modes
 
 
+_SCOPE = "CASE WHEN processor IS NULL THEN scope IN ('everything', 'agents') OR scope LIKE 'agent:_%' ELSE scope = 'processor:' || processor END"
+
+
 def _controls() -> None:
-    pass
+    op.add_column("controls", sa.Column("stopped_by", sa.Text(), nullable=True))
+    op.add_column("controls", sa.Column("stopped_at", sa.DateTime(timezone=True), nullable=True))
+    op.add_column("controls", sa.Column("stop_reason", sa.Text(), nullable=True))
+    op.execute("UPDATE controls SET stopped_by = changed_by, stopped_at = changed_at, stop_reason = reason WHERE stopped")
+    op.create_check_constraint(op.f("ck_controls_mode"), "controls", "mode IN ('live', 'draft')")
+    op.add_column("halts", sa.Column("scope", sa.Text(), nullable=True))
+    op.execute("UPDATE halts SET scope = 'processor:' || processor")
+    op.alter_column("halts", "scope", nullable=False)
+    op.alter_column("halts", "processor", nullable=True)
+    op.create_check_constraint(op.f("ck_halts_scope"), "halts", _SCOPE)
+    op.drop_index("ix_halts_in_force", table_name="halts", postgresql_where=sa.text("lifted_at IS NULL"))
+    op.create_index("ix_halts_in_force", "halts", ["scope", "code"], unique=True, postgresql_where=sa.text("lifted_at IS NULL"))
 
 
 def _without_controls() -> None:
-    pass
+    op.drop_index("ix_halts_in_force", table_name="halts", postgresql_where=sa.text("lifted_at IS NULL"))
+    # What the schema before cannot say must not be forgotten: a halt of any scope becomes a stop of everything, and of several halts one stays.
+    op.execute(
+        "UPDATE controls SET stopped = true, reason = 'a halt of a narrower scope was in force'"
+        " WHERE EXISTS (SELECT 1 FROM halts WHERE processor IS NULL AND lifted_at IS NULL)"
+    )
+    op.execute("DELETE FROM halts WHERE processor IS NULL")
+    op.execute(
+        "UPDATE halts h SET lifted_at = now(), lifted_reason = 'another halt stays in force' WHERE lifted_at IS NULL"
+        " AND EXISTS (SELECT 1 FROM halts o WHERE o.processor = h.processor AND o.lifted_at IS NULL AND (o.opened_at, o.id) < (h.opened_at, h.id))"
+    )
+    op.drop_constraint(op.f("ck_halts_scope"), "halts", type_="check")
+    op.alter_column("halts", "processor", nullable=False)
+    op.drop_column("halts", "scope")
+    op.create_index("ix_halts_in_force", "halts", ["processor"], unique=True, postgresql_where=sa.text("lifted_at IS NULL"))
+    op.drop_constraint(op.f("ck_controls_mode"), "controls", type_="check")
+    op.drop_column("controls", "stop_reason")
+    op.drop_column("controls", "stopped_at")
+    op.drop_column("controls", "stopped_by")
 
 
 # --- approvals
 
 
 def _approvals() -> None:
-    pass
+    op.add_column("principals", sa.Column("owner_id", sa.Text(), nullable=True))
+    op.add_column("principals", sa.Column("operates_classifier", sa.Boolean(), server_default=sa.text("false"), nullable=False))
+    op.add_column("principals", sa.Column("approves_up_to", postgresql.JSONB(astext_type=sa.Text()), nullable=True))
+    op.create_foreign_key(op.f("fk_principals_owner_id"), "principals", "principals", ["owner_id"], ["id"])
+    op.create_table(
+        "delegations",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("delegator_id", sa.Text(), nullable=False),
+        sa.Column("delegate_id", sa.Text(), nullable=False),
+        sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("queue", sa.Text(), nullable=True),
+        sa.Column("starts_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ends_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("ended_by", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(["delegate_id"], ["principals.id"], name=op.f("fk_delegations_delegate_id")),
+        sa.ForeignKeyConstraint(["delegator_id"], ["principals.id"], name=op.f("fk_delegations_delegator_id")),
+        sa.ForeignKeyConstraint(["ended_by"], ["principals.id"], name=op.f("fk_delegations_ended_by")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_delegations")),
+    )
+    op.create_index("ix_delegations_delegate", "delegations", ["delegate_id", "ends_at"], unique=False)
+    op.create_table(
+        "evidence",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("refund_id", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=True),
+        sa.Column("given_by", sa.Text(), nullable=False),
+        sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["given_by"], ["principals.id"], name=op.f("fk_evidence_given_by")),
+        sa.ForeignKeyConstraint(["refund_id"], ["refunds.id"], name=op.f("fk_evidence_refund_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_evidence")),
+    )
+    op.create_index(op.f("ix_evidence_refund_id"), "evidence", ["refund_id"], unique=False)
+    op.add_column("decisions", sa.Column("on_behalf_of", sa.Text(), nullable=True))
+    op.add_column("decisions", sa.Column("delegation_id", sa.Text(), nullable=True))
+    op.create_foreign_key(op.f("fk_decisions_on_behalf_of"), "decisions", "principals", ["on_behalf_of"], ["id"])
+    op.create_foreign_key(op.f("fk_decisions_delegation_id"), "decisions", "delegations", ["delegation_id"], ["id"])
+    op.add_column("refunds", sa.Column("assigned_to", sa.Text(), nullable=True))
+    op.create_foreign_key(op.f("fk_refunds_assigned_to"), "refunds", "principals", ["assigned_to"], ["id"])
+    op.create_index("ix_refunds_assigned", "refunds", ["assigned_to"], unique=False, postgresql_where=sa.text("assigned_to IS NOT NULL"))
+    op.add_column("revisions", sa.Column("changes", postgresql.JSONB(astext_type=sa.Text()), nullable=True))
 
 
 def _without_approvals() -> None:
-    pass
+    op.drop_column("revisions", "changes")
+    op.drop_index("ix_refunds_assigned", table_name="refunds")
+    op.drop_column("refunds", "assigned_to")
+    op.drop_column("decisions", "delegation_id")
+    op.drop_column("decisions", "on_behalf_of")
+    op.drop_table("evidence")
+    op.drop_table("delegations")
+    for column in ("approves_up_to", "operates_classifier", "owner_id"):
+        op.drop_column("principals", column)
