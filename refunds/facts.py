@@ -4,6 +4,7 @@ A fact that is not known is ``None``; a rule that needs it sends the refund to a
 (``classification``) can add requirements and never satisfy or remove one (promise P10).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from functools import cache
@@ -11,6 +12,7 @@ from typing import Any, cast
 
 from refunds.classification import Intent, Proposal
 from refunds.clock import rfc3339
+from refunds.hours import Calendar, due
 from refunds.processor import DisputeState, PaymentStatus
 from refunds.reasons import Reason
 
@@ -47,7 +49,8 @@ class RequestFacts:
 class OrderFacts:
     """The merchant's order. ``placed_at`` starts nothing by itself: the window counts from ``delivered_at``.
 
-    ``total`` is what its lines and shipping come to, in ``currency``; ``None`` when the order has no lines.
+    ``total`` is what its lines and shipping come to, in ``currency``; ``None`` when the order has no lines. ``id`` is our surrogate. ``legal_entity``,
+    ``customer_type`` and ``geography`` are as the merchant states them with the order: coarse words, nothing personal.
     """
 
     version: int
@@ -56,6 +59,10 @@ class OrderFacts:
     categories: tuple[str, ...] = ()
     currency: str | None = None
     total: int | None = None
+    id: str | None = None
+    legal_entity: str | None = None
+    customer_type: str | None = None
+    geography: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,12 @@ class LineFacts:
 
 @dataclass(frozen=True, slots=True)
 class PaymentFacts:
-    """The payment, live from the processor; amounts in API units."""
+    """The payment, live from the processor; amounts in API units.
+
+    ``customer_matches`` says whether the processor's customer of the payment is the one that the order names for it, ``country_matches`` whether the country
+    that issued the card is the order's ``geography``; ``None`` where either is not known. ``failed_checks`` are the issuer's own checks of what was stated
+    when it was paid (``cvc``, ``address_line1``, ``address_postal_code``) that failed. No name, address or number is among the facts (promise P9).
+    """
 
     status: PaymentStatus
     currency: str
@@ -99,6 +111,10 @@ class PaymentFacts:
     dispute: DisputeState
     risk_level: str
     refunds_made: int
+    customer_matches: bool | None = None
+    country: str | None = None
+    country_matches: bool | None = None
+    failed_checks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +122,7 @@ class CustomerFacts:
     """The customer's history with us, across agents and channels. Amounts are in the request's currency; shares in percent.
 
     ``today`` is the calendar day of the policy's zone, ``week`` the seven days up to now. Counted are refunds that reserve or succeeded, without
-    this one.
+    this one. ``requests_hour`` and ``requests_day`` count all requests of the last 60 minutes and 24 hours, whatever became of them, without this one.
     """
 
     account_age_days: int | None
@@ -115,6 +131,8 @@ class CustomerFacts:
     share_refunded_percent: int | None
     amount_today: int
     refunds_week: int
+    requests_hour: int = 0
+    requests_day: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +151,42 @@ class BaseFacts:
     rate: str | None = None
     rate_id: str | None = None
     rate_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequesterFacts:
+    """Who asks: the holder of the key. ``kind`` is ``person``, ``service`` or ``agent``; ``None`` is not known.
+
+    ``person_named`` says that the request names the person at the support system who asked (``requested_by``).
+    """
+
+    kind: str | None = None
+    age_days: int | None = None
+    person_named: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFacts:
+    """The AI agent that asks; all ``None`` when a person or a service does. ``known`` says that it is registered here, ``allowed`` that nobody blocked it."""
+
+    known: bool | None = None
+    allowed: bool | None = None
+    age_days: int | None = None
+    session_named: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimeFacts:
+    """When it was asked for, as the clocks of the policy's zone read it: ``weekday`` from ``monday``, ``hour`` from 0 to 23.
+
+    ``business_hours`` and ``holiday`` are by the policy's calendar ``business_hours``; ``None`` when it names none.
+    """
+
+    zone: str | None = None
+    weekday: str | None = None
+    hour: int | None = None
+    business_hours: bool | None = None
+    holiday: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +213,9 @@ class Facts:
     reading: ReadingFacts | None = None
     lines: tuple[LineFacts, ...] = ()
     base: BaseFacts = BaseFacts()
+    requester: RequesterFacts = RequesterFacts()
+    agent: AgentFacts = AgentFacts()
+    time: TimeFacts = TimeFacts()
 
     def plain(self) -> dict[str, Any]:
         """The facts as JSON values (times as RFC 3339), for the record and for custom rules."""
@@ -189,21 +246,65 @@ def _plain(value: object) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One rung of a review ladder: who is asked, when they are reminded, and until when they may decide (seconds from reaching the rung)."""
+    """One rung of a review ladder: who is asked, when they are reminded, and until when they may decide (seconds from reaching the rung).
+
+    With ``hours`` only the open time of that calendar of the review counts for both.
+    """
 
     queue: str
     role: str
     remind_after_s: int
     decide_within_s: int
+    hours: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A review that is required: the least role, how many different persons, and the ladder that silence climbs."""
+    """A review that is required: the least role, how many different persons, and the ladder that silence climbs.
+
+    ``specialists`` are handles of persons and roles: where there are any, only who is or has one of them may approve. With ``reasons_required`` everybody who
+    decides says why. ``evidence`` are the kinds of evidence that must be there before anybody approves. ``calendars`` are those that the rungs name.
+    """
 
     role: str
     people: int
     ladder: tuple[Rung, ...]
+    specialists: tuple[str, ...] = ()
+    reasons_required: bool = False
+    evidence: tuple[str, ...] = ()
+    calendars: tuple[Calendar, ...] = ()
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "Review":
+        """Rebuild a review from its JSON form, also from one that was recorded before a field was added."""
+        return cls(
+            plain["role"],
+            plain["people"],
+            tuple(Rung(**rung) for rung in plain["ladder"]),
+            specialists=tuple(plain.get("specialists", ())),
+            reasons_required=plain.get("reasons_required", False),
+            evidence=tuple(plain.get("evidence", ())),
+            calendars=tuple(Calendar.from_plain(one) for one in plain.get("calendars", ())),
+        )
+
+    def _due(self, rung: int, since: datetime, seconds: int) -> datetime:
+        named = self.ladder[rung].hours
+        return due(next((calendar for calendar in self.calendars if calendar.name == named), None), since, seconds)
+
+    def remind_at(self, rung: int, since: datetime) -> datetime:
+        """When a rung that was reached at ``since`` is reminded."""
+        return self._due(rung, since, self.ladder[rung].remind_after_s)
+
+    def decide_by(self, rung: int, since: datetime) -> datetime:
+        """Until when a rung that was reached at ``since`` may decide."""
+        return self._due(rung, since, self.ladder[rung].decide_within_s)
+
+    def ends_by(self, since: datetime) -> datetime:
+        """When the last rung ends at the latest, with the whole ladder once for each person who must decide."""
+        for _ in range(self.people):
+            for rung in range(len(self.ladder)):
+                since = self.decide_by(rung, since)
+        return since
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +322,33 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class Governance:
+    """What good governance asks to be recorded with every refund. The merchant's own words and the order's; ``None`` where nobody stated it.
+
+    ``financial_ceiling`` is the most that one refund in its currency may be, as people read it. ``reversible`` says whether it can be taken back once it was
+    sent, ``reversibility`` how in words. ``required_evidence`` are the kinds of evidence that must be there before anybody approves.
+    """
+
+    system_of_record: str | None = None
+    legal_entity: str | None = None
+    customer_type: str | None = None
+    geography: str | None = None
+    data_involved: tuple[str, ...] = ()
+    financial_ceiling: str | None = None
+    reversible: bool = False
+    reversibility: str = ""
+    approval_owner: str | None = None
+    required_evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyDecision:
     """What the policy makes of the facts. The same facts and the same version give the same decision, for ever.
 
     ``outcome`` is ``proceed``, ``deny`` or ``answer``. With ``proceed``, what is still required is the union over all rules: ``consent`` (and within
     how many seconds) and ``review``. ``code`` and ``explanation`` say why when it is not ``proceed``; ``policy_text`` quotes what it rests on.
-    ``terms_valid_s`` is how long exact terms hold once everything required is there.
+    ``terms_valid_s`` is how long exact terms hold once everything required is there. With ``draft`` it is prepared and never sent. ``appeal`` tells the
+    customer how to have it looked at again, ``governance`` is what is recorded beside it; both empty in decisions that were recorded before there were any.
     """
 
     outcome: str
@@ -240,6 +362,9 @@ class PolicyDecision:
     explanation: str = ""
     policy_text: str = ""
     signals: tuple[str, ...] = field(default_factory=tuple[str, ...])
+    draft: bool = False
+    appeal: str = ""
+    governance: Governance | None = None
 
     def plain(self) -> dict[str, Any]:
         """The decision as JSON values, for the record."""

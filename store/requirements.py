@@ -36,7 +36,7 @@ class Required:
 
 def review_from(plain: dict[str, Any]) -> Review:
     """Rebuild a review from its JSON form."""
-    return Review(plain["role"], plain["people"], tuple(Rung(**rung) for rung in plain["ladder"]))
+    return Review.from_plain(plain)
 
 
 REVISION = Query(select(revisions).where(revisions.c.refund_id == bindparam("refund"), revisions.c.revision == bindparam("number")))

@@ -1,8 +1,8 @@
 """Custom rules: conditions in CEL (https://cel.dev) over the facts.
 
-A condition sees ``request``, ``order``, ``payment``, ``customer``, ``base``, ``reading`` (with the names of :mod:`refunds.facts`), the list ``lines`` and ``at``;
-times are RFC 3339 text, to be turned into times with ``timestamp(...)``. It cannot ask for the time or anything else outside the facts, so the same
-facts always give the same answer.
+A condition sees ``request``, ``order``, ``payment``, ``customer``, ``base``, ``requester``, ``agent``, ``time``, ``reading`` (with the names of
+:mod:`refunds.facts`), the list ``lines`` and ``at``; times are RFC 3339 text, to be turned into times with ``timestamp(...)``. It cannot ask for the
+time or anything else outside the facts, so the same facts always give the same answer.
 """
 
 import re
@@ -13,7 +13,19 @@ from typing import Any
 
 import cel
 
-from refunds.facts import BaseFacts, CustomerFacts, Facts, LineFacts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
+from refunds.facts import (
+    AgentFacts,
+    BaseFacts,
+    CustomerFacts,
+    Facts,
+    LineFacts,
+    OrderFacts,
+    PaymentFacts,
+    ReadingFacts,
+    RequesterFacts,
+    RequestFacts,
+    TimeFacts,
+)
 
 FACTS: dict[str, frozenset[str]] = {
     name: frozenset(f.name for f in fields(kind))
@@ -23,6 +35,9 @@ FACTS: dict[str, frozenset[str]] = {
         ("payment", PaymentFacts),
         ("customer", CustomerFacts),
         ("base", BaseFacts),
+        ("requester", RequesterFacts),
+        ("agent", AgentFacts),
+        ("time", TimeFacts),
         ("reading", ReadingFacts),
         ("lines", LineFacts),
     )
