@@ -4,7 +4,7 @@ from store.tables.chain import ledger_checkpoints, ledger_entries, ledger_export
 from store.tables.columns import metadata
 from store.tables.forgetting import erasure_replays, erasures
 from store.tables.governing import controls, exchange_rates, halts, ledger, outbox, pacing, policy_versions
-from store.tables.merchant import customer_keys, customers, order_versions, orders, payment_snapshots, payments, sealing_keys
+from store.tables.merchant import customer_keys, customers, order_versions, orders, payment_snapshots, payments
 from store.tables.people import api_keys, delegations, principals
 from store.tables.processor import (
     attempts,
@@ -66,7 +66,6 @@ __all__ = [
     "refund_groups",
     "refunds",
     "revisions",
-    "sealing_keys",
     "settlements",
     "texts",
 ]
