@@ -4,90 +4,37 @@ Amounts are in the unit of the processor's API, lengths of time in seconds (exce
 :func:`refunds.policy.load_policy` and never changed; two policies with the same content have the same hash (:func:`refunds.policy.policy_hash`).
 """
 
-import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
-from enum import StrEnum
 from typing import Annotated, Literal
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import Field
 
-from refunds.reasons import Reason
+from refunds.policy.kinds import (
+    Amount,
+    Answer,
+    Days,
+    Name,
+    NamedReason,
+    NamedRole,
+    Part,
+    ReviewRole,
+    Seconds,
+    Sentence,
+    Stricter,
+    Zone,
+    is_default,
+)
 
-LONGEST_S = 400 * 86_400
-"""The longest length of time a policy may name."""
-
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-
-
-def _seconds(value: object) -> int:
-    match = re.fullmatch(r"([1-9]\d{0,8})([smhd])", value) if isinstance(value, str) else None
-    seconds = int(match[1]) * _UNITS[match[2]] if match else 0
-    if not 1 <= seconds <= LONGEST_S:
-        raise ValueError("write a whole number and a unit, such as 90s, 30m, 24h or 3d; at most 400d")
-    return seconds
-
-
-def _zone(name: str) -> str:
-    if name not in available_timezones():
-        raise ValueError("write a time zone by its name, such as UTC, Europe/Berlin or America/New_York")
-    return name
-
-
-def _reason(value: object) -> Reason:
-    try:
-        return Reason(value if isinstance(value, str) else "")
-    except ValueError as error:
-        raise ValueError(f"write one of: {', '.join(Reason)}") from error
-
-
-Seconds = Annotated[int, BeforeValidator(_seconds)]
-Zone = Annotated[str, Field(max_length=64), AfterValidator(_zone)]
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
-Sentence = Annotated[str, Field(min_length=1, max_length=2_000)]
-Amount = Annotated[int, Field(gt=0)]
-Days = Annotated[int, Field(gt=0, le=3_650)]
-NamedReason = Annotated[Reason, BeforeValidator(_reason)]
-Answer = Literal["accept", "review", "deny"]
-Stricter = Literal["review", "deny"]
-
-
-class Part(BaseModel):
-    """What all parts of a policy share: unknown names are errors, types are taken as written, nothing changes afterwards."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class ReviewRole(StrEnum):
-    """Who may decide, from the least to the highest; a manager may do what a reviewer may."""
-
-    REVIEWER = "reviewer"
-    MANAGER = "manager"
-
-    @property
-    def rank(self) -> int:
-        """The place in the order: a higher rank may decide all that a lower one may."""
-        return list(ReviewRole).index(self)
-
-
-def _is_false(value: object) -> bool:
-    """For what a later version added: where it is not used, a policy has the hash it always had."""
-    return value is False
-
-
-def _role(value: object) -> ReviewRole:
-    try:
-        return ReviewRole(value if isinstance(value, str) else "")
-    except ValueError as error:
-        raise ValueError("write reviewer or manager") from error
+__all__ = ["Policy", "ReviewRole"]
 
 
 class LadderRung(Part):
     """One rung: the queue and role that are asked, when they are reminded, and how long they have, both counted from reaching the rung."""
 
     queue: Name
-    role: Annotated[ReviewRole, BeforeValidator(_role)]
+    role: NamedRole
     remind_after: Seconds
     decide_within: Seconds
 
@@ -239,7 +186,7 @@ class Rule(Part):
     when: Annotated[str, Field(min_length=1, max_length=2_000)]
     then: Literal["require_consent", "require_review", "deny"]
     ladder: Name | None = None
-    kept_with_order: Annotated[bool, Field(exclude_if=_is_false)] = False
+    kept_with_order: Annotated[bool, is_default(False)] = False
     text: Sentence
 
 
