@@ -140,11 +140,19 @@ def refund(seen: Seen, *, run_url: str, texts: Mapping[str, str] | None, reads_t
         "context": _context(seen),
         "reading": _reading(row["classification"], texts.get(SEALED) if texts else None),
         "possible_duplicate_of": row["possible_duplicate_of"],
+        "possible_duplicate": _looks_like(row["looks_like"]),
         "run": {"workflow_id": workflow_id(row["id"]), "url": run_url},
     }
     if reads_text:
         shown["texts"] = None if texts is None else {kind: words for kind, words in texts.items() if kind != SEALED}
     return shown
+
+
+def _looks_like(other: Row | None) -> dict[str, Any] | None:
+    """The refund that this one may repeat, so that a person sees both; ``None`` also for who may not see that one."""
+    if other is None:
+        return None
+    return {**other, **_amount(other["amount"], other["currency"]), "created_at": _moment(other["created_at"])}
 
 
 def _request(row: Row) -> dict[str, Any]:

@@ -304,6 +304,16 @@ class EarlierRefund(Amounts):
     created_at: AwareDatetime
 
 
+class LooksLike(EarlierRefund):
+    """A refund that this one may repeat: of the same order, for the same money, lines or ticket."""
+
+    payment_id: str | None
+    channel: str | None
+    agent_id: str | None
+    requested_by: str | None
+    requester: str
+
+
 class Context(Shape):
     """What a reviewer looks at beside the terms. ``customer`` is the history the quote was judged on."""
 
@@ -346,6 +356,7 @@ class RefundView(RefundSummary):
     context: Context
     reading: dict[str, Any] | None
     possible_duplicate_of: str | None
+    possible_duplicate: LooksLike | None
     run: Run
     texts: dict[str, str] | None = None
 
@@ -508,23 +519,42 @@ class ImportView(Shape):
     orders: list[ImportedView]
 
 
+class HaltView(Shape):
+    """One reason why a scope is halted, as long as it is in force."""
+
+    id: str
+    code: str
+    reason: str
+    opened_by: str | None = Field(description="Who halted it; null when the orchestrator did.")
+    opened_by_handle: str | None
+    opened_at: AwareDatetime
+
+
 class ControlView(Shape):
-    """The state of one scope."""
+    """The state of one scope: everything, agents, agent:<handle> or processor:<name>."""
 
     scope: str
     state: Literal["stopped", "running"]
     stopped: bool
-    mode: Literal["live", "draft"] | None = Field(description="Of everything; a processor has none.")
-    code: str | None = Field(description="Why a processor is halted.")
+    mode: Literal["live", "draft"] | None = Field(description="Of everything; another scope has none.")
+    code: str | None = Field(description="Why it is halted.")
     reason: str
-    changed_by: str | None = Field(description="Who changed it; null when the orchestrator did.")
+    changed_by: str | None = Field(description="Who changed it last; null when the orchestrator did.")
     changed_by_handle: str | None
     changed_at: AwareDatetime | None
+    stopped_by: str | None = Field(
+        description="Whose the stop is: another person has to resume it. Null when it runs, or the orchestrator halted it."
+    )
+    stopped_by_handle: str | None
+    stopped_at: AwareDatetime | None
+    stop_reason: str | None
+    halts: list[HaltView] = Field(description="Everything that halts exactly this scope, beside the emergency stop of everything.")
 
 
 class ControlList(Shape):
-    """All scopes."""
+    """Everything, each processor, and every other scope that is stopped. ``moves_money`` is false in test mode, in which none ever does."""
 
+    moves_money: bool
     controls: list[ControlView]
 
 

@@ -127,6 +127,7 @@ def show(out: Output, refund: Refund) -> None:
     )
     texts = {name: text for name, text in (refund.get("texts") or {}).items() if text}
     out.fields([(f"their {name.replace('_', ' ')}", text) for name, text in texts.items() if not name.startswith(_NOTE)])
+    _section(out, "Looks like another request again", _both(refund), _ALIKE, fold="requested_by")
     if refund.get("terms"):
         out.heading("Exact terms")
         show_terms(out, refund)
@@ -135,6 +136,19 @@ def show(out: Output, refund: Refund) -> None:
     _section(out, "Checks", checks, ("id", "result", "seen"), fold="seen")
     _show_said(out, refund, {name.removeprefix(_NOTE): text for name, text in texts.items() if name.startswith(_NOTE)})
     _show_processor(out, refund)
+
+
+_ALIKE = ("refund", "status", "amount_text", "payment_id", "channel", "agent_id", "requested_by", "requester", "created_at")
+
+
+def _both(refund: Refund) -> list[Mapping[str, Any]]:
+    """The refund beside the one that it may repeat, column by column."""
+    other = refund.get("possible_duplicate")
+    if other is None:
+        return []
+    asked = refund.get("request") or {}
+    this = {name: refund.get(name) or asked.get(name) for name in _ALIKE} | {"requester": (asked.get("requester") or {}).get("handle")}
+    return [this | {"refund": refund["id"]}, other | {"refund": other["id"]}]
 
 
 def _lines(breakdown: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:

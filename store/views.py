@@ -70,7 +70,13 @@ _REFUND = Query(
                        'created_at', e.created_at) ORDER BY e.created_at)
               FROM (SELECT * FROM refunds e WHERE e.payment_id = r.payment_id AND e.id <> r.id
                        AND (CAST(:integration AS text) IS NULL OR e.integration = :integration)
-                     ORDER BY e.created_at DESC LIMIT 20) e) AS earlier
+                     ORDER BY e.created_at DESC LIMIT 20) e) AS earlier,
+           (SELECT json_build_object('id', u.id, 'status', u.status, 'amount', u.amount, 'currency', u.currency, 'created_at', u.created_at,
+                       'payment_id', up.processor_payment, 'channel', u.channel, 'agent_id', u.agent_id, 'requested_by', u.requested_by,
+                       'requester', uq.handle)
+              FROM refunds u JOIN principals uq ON uq.id = u.requester_id LEFT JOIN payments up ON up.id = u.payment_id
+             WHERE u.id = r.possible_duplicate_of
+               AND (CAST(:integration AS text) IS NULL OR u.integration = :integration)) AS looks_like
       FROM refunds r
       JOIN customers c ON c.id = r.customer_id
       JOIN principals q ON q.id = r.requester_id

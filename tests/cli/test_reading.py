@@ -50,6 +50,20 @@ def test_more_than_the_limit_is_said_on_stderr(api: FakeApi, refunds: Runner) ->
     assert "first 1" in ran.err and len(api.sent("GET")) == 1
 
 
+def test_show_puts_a_refund_beside_the_one_it_may_repeat(api: FakeApi, refunds: Runner) -> None:
+    other = {"id": refund(1)["id"], "status": "succeeded", "amount_text": "$120.00", "payment_id": "pi_1", "channel": "chat", "agent_id": None}
+    other |= {"requested_by": "uma", "requester": "shop", "created_at": "2026-03-01T09:00:00Z"}
+    api.on("GET", f"/v1/refunds/{refund(2)['id']}", (200, refund(2, possible_duplicate=other)))
+
+    ran = refunds("show", refund(2)["id"])
+
+    lines = ran.out.splitlines()
+    at = lines.index("Looks like another request again")
+    this, that = lines[at + 2], lines[at + 3]
+    assert this.startswith(refund(2)["id"]) and "$120.00" in this
+    assert that.startswith(refund(1)["id"]) and "succeeded" in that and "uma" in that and "chat" in that
+
+
 def test_show_names_terms_checks_decisions_and_attempts(api: FakeApi, refunds: Runner) -> None:
     whole = refund(
         policy={"checks": [{"id": "ceiling", "result": "require_review", "observed": "$120.00", "limit": "up to $100.00", "text": ""}]},

@@ -20,6 +20,8 @@ async def test_field_1_a_redelivered_request_is_one_refund_and_an_equal_one_is_a
     # An equal wish so soon after may be the same one asked twice: a person looks, and it may be honest.
     view = await whole.until(other, "awaiting_review")
     assert view["possible_duplicate_of"] == first.json()["id"]
+    both = view["possible_duplicate"]
+    assert (both["id"], both["amount_text"], both["payment_id"], both["requester"]) == (first.json()["id"], "$30.00", goods.intent, "shop")
     assert (await whole.decide("rita", other)).status_code == 200
     view = await whole.assert_ended(other, "succeeded", goods=goods, creates=2, returned=[3_000, 3_000])
     assert view["context"]["refundable_besides_this"]["remaining"] - 3_000 == 4_000
