@@ -190,6 +190,21 @@ class TimeFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitFacts:
+    """What one limit over time of the policy (by its ``name``) has counted: refunds, or an amount in the base currency, without this refund.
+
+    ``own`` is what this refund counts as; ``None`` when there is no rate. ``uncounted`` of the counted refunds nobody recorded what they count as.
+    ``opens_at`` is when it would fit, where it does not now; ``None`` where it fits, or never will.
+    """
+
+    name: str
+    used: int
+    own: int | None
+    uncounted: int = 0
+    opens_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReadingFacts:
     """The classification, reduced to what may make a refund stricter. ``failed`` means that nobody could read the text."""
 
@@ -216,6 +231,7 @@ class Facts:
     requester: RequesterFacts = RequesterFacts()
     agent: AgentFacts = AgentFacts()
     time: TimeFacts = TimeFacts()
+    limits: tuple[LimitFacts, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """The facts as JSON values (times as RFC 3339), for the record and for custom rules."""
@@ -342,6 +358,25 @@ class Governance:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitStanding:
+    """A limit over time as it was judged: ``used`` without this refund, which counts as ``own``; in refunds, or in the unit of ``currency`` where it has one.
+
+    ``opens_at`` is when it would have fitted, where it did not. ``exceeded`` says that it did not fit, ``warns`` that a set share of it is used with this one.
+    """
+
+    name: str
+    rule: str
+    currency: str | None
+    at_most: int
+    used: int
+    left: int
+    own: int | None
+    exceeded: bool
+    warns: bool
+    opens_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyDecision:
     """What the policy makes of the facts. The same facts and the same version give the same decision, for ever.
 
@@ -349,6 +384,7 @@ class PolicyDecision:
     how many seconds) and ``review``. ``code`` and ``explanation`` say why when it is not ``proceed``; ``policy_text`` quotes what it rests on.
     ``terms_valid_s`` is how long exact terms hold once everything required is there. With ``draft`` it is prepared and never sent. ``appeal`` tells the
     customer how to have it looked at again, ``governance`` is what is recorded beside it; both empty in decisions that were recorded before there were any.
+    ``limits`` is how every limit over time stood that is taken when terms are reserved.
     """
 
     outcome: str
@@ -365,6 +401,7 @@ class PolicyDecision:
     draft: bool = False
     appeal: str = ""
     governance: Governance | None = None
+    limits: tuple[LimitStanding, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """The decision as JSON values, for the record."""

@@ -15,12 +15,13 @@ LONGEST_S = 400 * 86_400
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
-def _seconds(value: object) -> int:
+def seconds(value: object) -> int:
+    """A length of time as it is written, in seconds. Raises ``ValueError`` with the remedy."""
     match = re.fullmatch(r"([1-9]\d{0,8})([smhd])", value) if isinstance(value, str) else None
-    seconds = int(match[1]) * _UNITS[match[2]] if match else 0
-    if not 1 <= seconds <= LONGEST_S:
+    length = int(match[1]) * _UNITS[match[2]] if match else 0
+    if not 1 <= length <= LONGEST_S:
         raise ValueError("write a whole number and a unit, such as 90s, 30m, 24h or 3d; at most 400d")
-    return seconds
+    return length
 
 
 def _zone(name: str) -> str:
@@ -36,7 +37,7 @@ def _reason(value: object) -> Reason:
         raise ValueError(f"write one of: {', '.join(Reason)}") from error
 
 
-Seconds = Annotated[int, BeforeValidator(_seconds)]
+Seconds = Annotated[int, BeforeValidator(seconds)]
 Zone = Annotated[str, Field(max_length=64), AfterValidator(_zone)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
 Sentence = Annotated[str, Field(min_length=1, max_length=2_000)]
