@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
-from activities.classifiers import Classifier, ReadingContext
+from activities.classifiers import Classifier, NotAllowed, ReadingContext
 from activities.heartbeat import heartbeating
 from refunds.messages import Step, StepInput
 from store.classifying import Classifying
@@ -21,7 +21,8 @@ class Classify:
     async def classify(self, step: StepInput) -> None:
         """Read the text and keep the answer; a failure of the reader is an answer, too. A text that was read is not read again."""
         async with heartbeating():
-            unread = await self.store.unread(step.refund)
+            # A text that may not be sent is not even opened for it.
+            unread = await self.store.unread(step.refund, opened=not isinstance(self.classifier, NotAllowed))
             if unread is None:
                 return
             message, currency = unread

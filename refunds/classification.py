@@ -69,7 +69,8 @@ class Reading(BaseModel):
 class Classification(BaseModel):
     """A reading with its provenance. ``failure`` is set, and ``reading`` is ``None``, when no reader answered properly: then a person reads it.
 
-    ``prompt_hash`` is the SHA-256 of the exact instructions (not of the customer's text). Tokens are zero for the rule-based reader.
+    ``prompt_hash`` is the SHA-256 of the exact instructions (not of the customer's text). Tokens are zero for the rule-based reader. ``provider`` and
+    ``region`` say where it was read, and ``sent`` names the fields the reader was given (:class:`refunds.readers.DataKind`), never what stood in them.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -81,6 +82,9 @@ class Classification(BaseModel):
     model: str
     version: str
     prompt_hash: str
+    provider: str = ""
+    region: str | None = None
+    sent: list[str] = Field(default_factory=list[str], max_length=20)
     input_tokens: int = 0
     output_tokens: int = 0
     duration_ms: int = 0

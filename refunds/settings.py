@@ -14,6 +14,7 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from refunds import points
+from refunds.readers import Allowance, parse_allowances
 
 
 class Mode(StrEnum):
@@ -93,6 +94,22 @@ class Settings(BaseSettings):
     model_base_url: str | None = None
     model_timeout_s: Seconds = 20
     model_max_output_bytes: int = Field(default=65_536, ge=1_024, le=10_000_000)
+    # Which models may be given which kinds of data, as provider:model@region=kind,kind;... What is not named is denied. And where MODEL is served from.
+    readers_allowed: str = ""
+    model_region: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._-]{0,59}$")
+
+    # Where each erasure is written down outside the database, before it is done: a file (ends with .jsonl), a directory, or a webhook (https://...).
+    erasure_list: SecretStr | None = None
+
+    # How long what is personal is kept after a refund is over, in days; 0 keeps it until the customer is forgotten (refunds/retention.py says why so long).
+    retention_messages_days: int = Field(default=540, ge=0, le=36_500)
+    retention_conversations_days: int = Field(default=180, ge=0, le=36_500)
+    retention_readings_days: int = Field(default=180, ge=0, le=36_500)
+    retention_notes_days: int = Field(default=1_095, ge=0, le=36_500)
+    retention_events_days: int = Field(default=90, ge=0, le=36_500)
+    retention_fingerprints_days: int = Field(default=400, ge=0, le=36_500)
+    retention_erasure_marks_days: int = Field(default=30, ge=0, le=36_500)
+    retention_every_s: Seconds = 86_400
 
     # HTTP.
     api_host: str = "127.0.0.1"
@@ -144,6 +161,10 @@ class Settings(BaseSettings):
             raise ValueError("STRIPE_API_BASE must not be set in live mode: live keys go to Stripe only")
         if self.classifier is ClassifierKind.MODEL and not self.model:
             raise ValueError("CLASSIFIER is model but MODEL is not set; name one, such as openai:gpt-5-mini")
+        try:
+            parse_allowances(self.readers_allowed)
+        except ValueError as error:
+            raise ValueError(f"READERS_ALLOWED: {error}") from error
         if any(not secret.startswith("whsec_") for secret in self.webhook_secrets):
             raise ValueError("STRIPE_WEBHOOK_SECRETS must be secrets of endpoints, each beginning with whsec_, separated by commas")
         if self.refunds_text_key is not None and len(self._decoded_text_key()) != 32:
@@ -162,6 +183,11 @@ class Settings(BaseSettings):
         """The secrets of Stripe's webhook endpoints, any of which may have signed an event."""
         given = self.stripe_webhook_secrets.get_secret_value() if self.stripe_webhook_secrets else ""
         return tuple(secret.strip() for secret in given.split(",") if secret.strip())
+
+    @property
+    def allowances(self) -> tuple[Allowance, ...]:
+        """Which models may be given which kinds of data."""
+        return parse_allowances(self.readers_allowed)
 
     @cached_property
     def text_key(self) -> bytes:

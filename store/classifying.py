@@ -24,13 +24,16 @@ class Classifying:
     database: Database
     texts: Texts
 
-    async def unread(self, refund_id: str) -> tuple[str, str | None] | None:
-        """The message of a refund and the currency of its payment if known; ``None`` when it was read already."""
+    async def unread(self, refund_id: str, *, opened: bool = True) -> tuple[str, str | None] | None:
+        """The message of a refund and the currency of its payment if known; ``None`` when it was read already.
+
+        Unless it may be ``opened`` the message stays sealed, and an empty one is answered.
+        """
         async with self.database.begin() as connection:
             if await reading_of(connection, refund_id) is not None:
                 return None
             row = await read_refund(connection, refund_id)
-            written = await self.texts.read(connection, refund_id)
+            written = await self.texts.read(connection, refund_id) if opened else {}
             return written.get("message", ""), row["currency"]
 
     async def save(self, refund_id: str, classification: Classification) -> None:
@@ -77,6 +80,9 @@ def without_words(classification: Classification) -> Classification:
 
 def _provenance(classification: Classification) -> dict[str, Any]:
     return {
+        "provider": classification.provider or None,
+        "region": classification.region,
+        "sent": classification.sent,
         "model": classification.model,
         "model_version": classification.version,
         "prompt_hash": classification.prompt_hash,

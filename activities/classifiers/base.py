@@ -12,7 +12,13 @@ from enum import StrEnum
 from typing import Protocol
 
 from refunds.classification import Classification, Reading, Source
+from refunds.logs import logger
+from refunds.readers import IN_PROCESS, DataKind, Reader, denied, may_read, named
 from refunds.settings import ClassifierKind, Settings
+
+_log = logger(__name__)
+_EFFECT = "every request with text goes to a person"
+_REMEDY = "if your agreement with the provider covers it, set MODEL_REGION=<region> and READERS_ALLOWED=<provider>:<model>@<region>=message"
 
 MAX_TEXT_CHARS = 32_000
 """The longest text a reader takes, in characters. A longer one is not cut, because what is cut off might say the opposite: a person reads it."""
@@ -23,6 +29,7 @@ class Failure(StrEnum):
 
     NO_TEXT = "no_text"
     TEXT_TOO_LONG = "text_too_long"
+    NOT_ALLOWED = "model_not_allowed"
     NO_KEY = "no_model_key"
     NOT_CONFIGURED = "model_not_configured"
     TIMED_OUT = "model_timed_out"
@@ -57,17 +64,20 @@ class Identity:
     model: str
     version: str
     prompt_hash: str
+    reader: Reader
 
     def answer(self, reading: Reading, *, input_tokens: int = 0, output_tokens: int = 0, duration_ms: int = 0) -> Classification:
-        """A reading with this provenance."""
-        return self._classification(reading, None, input_tokens, output_tokens, duration_ms)
+        """A reading with this provenance: of the message, which is all that a reader is given."""
+        return self._classification(reading, None, True, input_tokens, output_tokens, duration_ms)
 
-    def failed(self, failure: Failure, *, input_tokens: int = 0, output_tokens: int = 0, duration_ms: int = 0) -> Classification:
-        """No reading, and the fixed word that says why."""
-        return self._classification(None, failure.value, input_tokens, output_tokens, duration_ms)
+    def failed(
+        self, failure: Failure, *, sent: bool = False, input_tokens: int = 0, output_tokens: int = 0, duration_ms: int = 0
+    ) -> Classification:
+        """No reading, and the fixed word that says why; ``sent`` when the reader was given the message all the same."""
+        return self._classification(None, failure.value, sent, input_tokens, output_tokens, duration_ms)
 
     def _classification(
-        self, reading: Reading | None, failure: str | None, input_tokens: int, output_tokens: int, duration_ms: int
+        self, reading: Reading | None, failure: str | None, sent: bool, input_tokens: int, output_tokens: int, duration_ms: int
     ) -> Classification:
         return Classification(
             reading=reading,
@@ -77,6 +87,9 @@ class Identity:
             model=self.model,
             version=self.version,
             prompt_hash=self.prompt_hash,
+            provider=self.reader.provider,
+            region=self.reader.region,
+            sent=[DataKind.MESSAGE.value] if sent else [],
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             duration_ms=duration_ms,
@@ -95,6 +108,20 @@ class Classifier(Protocol):
         ...
 
 
+class NotAllowed:
+    """Stands for a model that the settings do not allow to read messages: it is given none, and a person reads the request instead."""
+
+    def __init__(self, name: str, reader: Reader) -> None:
+        self._identity = Identity(source=Source.MODEL, classifier="model", model=name, version="unreported", prompt_hash="", reader=reader)
+
+    async def classify(self, text: str, context: ReadingContext = NO_CONTEXT) -> Classification:
+        """The same answer to every text, which is not looked at."""
+        return self._identity.failed(Failure.NOT_ALLOWED)
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
 def unreadable(text: str) -> Failure | None:
     """Why no reader is even tried on this text, or ``None``."""
     if not text.strip():
@@ -108,12 +135,25 @@ def sha256(text: str) -> str:
 
 
 def make_classifier(settings: Settings) -> Classifier:
-    """The reader that the settings name. Never fails: a model that cannot be used (no key, unknown name) answers every text with a failure."""
+    """The reader that the settings name. Never fails: a model that cannot be used (not allowed, no key, unknown name) answers every text with a failure.
+
+    Says in the log what the reader may be given and what is denied to it.
+    """
+    by_model = settings.classifier is ClassifierKind.MODEL
+    name = settings.model or ""
+    reader, allowances = named(name, settings.model_region) if by_model else IN_PROCESS, settings.allowances
+    kept_back = [kind.value for kind in denied(reader, allowances)]
+    _log.info(
+        "reader", reader=str(reader), may_read=sorted(may_read(reader, allowances)), denied=kept_back, is_sent=[DataKind.MESSAGE.value]
+    )
+    if not by_model:
+        from activities.classifiers.rules import RuleClassifier
+
+        return RuleClassifier()
+    if DataKind.MESSAGE.value in kept_back:
+        _log.warning("reader_denied", reader=str(reader), denied=DataKind.MESSAGE.value, effect=_EFFECT, remedy=_REMEDY)
+        return NotAllowed(name, reader)
     # Imported here, because the model library takes a second and tens of megabytes that an installation without a model need not pay.
-    if settings.classifier is ClassifierKind.MODEL:
-        from activities.classifiers.model import ModelClassifier
+    from activities.classifiers.model import ModelClassifier
 
-        return ModelClassifier(settings)
-    from activities.classifiers.rules import RuleClassifier
-
-    return RuleClassifier()
+    return ModelClassifier(settings)

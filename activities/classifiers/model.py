@@ -39,6 +39,7 @@ from activities.classifiers.prompt import INSTRUCTIONS, PROMPT_HASH, ModelAnswer
 from activities.classifiers.rules import read_reference
 from activities.classifiers.verify import checked
 from refunds.classification import Classification, Source
+from refunds.readers import named
 from refunds.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -56,11 +57,15 @@ _LIBRARY_ERRORS = (
 
 
 class ModelClassifier:
-    """Reads through a language model. One instance a process; ``aclose`` lets its connections go."""
+    """Reads through a language model. One instance a process; ``aclose`` lets its connections go.
+
+    Made only for a model that may read messages (:func:`activities.classifiers.base.make_classifier`).
+    """
 
     def __init__(self, settings: Settings, *, model: Model | None = None) -> None:
         """``model`` replaces the one that the settings name (the library's test models). Never fails: what is missing is told by every answer."""
         self._timeout = settings.model_timeout_s
+        self._reader = named(settings.model or "", settings.model_region)
         self._name = settings.model or ""
         self._http: httpx2.AsyncClient | None = None
         self._problem: Failure | None = None
@@ -95,7 +100,7 @@ class ModelClassifier:
             "duration_ms": int((time.monotonic() - started) * 1000),
         }
         if isinstance(asked, Failure):
-            return self._identity(_UNREPORTED).failed(asked, **spent)
+            return self._identity(_UNREPORTED).failed(asked, sent=True, **spent)
         answer, version = asked
         reading = checked(answer.as_reading(), text, context, unknown_fields=answer.has_unknown_fields())
         return self._identity(version).answer(reading, **spent)
@@ -111,7 +116,9 @@ class ModelClassifier:
         return result.output, _safe_name(result.response.model_name)
 
     def _identity(self, version: str) -> Identity:
-        return Identity(source=Source.MODEL, classifier="model", model=self._name, version=version, prompt_hash=PROMPT_HASH)
+        return Identity(
+            source=Source.MODEL, classifier="model", model=self._name, version=version, prompt_hash=PROMPT_HASH, reader=self._reader
+        )
 
     async def aclose(self) -> None:
         """Close the connections. Safe to call twice."""

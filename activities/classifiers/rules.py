@@ -13,6 +13,7 @@ from activities.classifiers.base import NO_CONTEXT, Identity, ReadingContext, sh
 from activities.classifiers.patterns import compiled
 from activities.classifiers.signs import normalised, signs_of_manipulation
 from refunds.classification import Classification, Intent, Proposal, Reading, Source
+from refunds.readers import IN_PROCESS
 from refunds.reasons import Reason
 
 VERSION = "1"
@@ -40,6 +41,7 @@ IDENTITY = Identity(
             ]
         )
     ),
+    reader=IN_PROCESS,
 )
 
 

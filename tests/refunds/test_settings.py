@@ -33,6 +33,7 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"refunds_text_key": base64.b64encode(b"short").decode()}, "must be 32 bytes"),
         ({"refunds_text_key": "not base64!"}, "must be 32 bytes"),
         ({"submit_safe_window_s": 86_400}, "submit_safe_window_s"),
+        ({"readers_allowed": "openai:gpt@eu=everything"}, "READERS_ALLOWED: .everything. is no kind of data"),
     ],
 )
 def test_contradictions_stop_the_start(given: dict[str, Any], words: str) -> None:

@@ -250,7 +250,8 @@ async def test_nothing_of_the_text_is_logged_at_any_level(model_server, reader, 
 
 async def test_the_settings_choose_the_reader(script):
     assert type(make_classifier(Settings())).__name__ == "RuleClassifier"
-    made = make_classifier(Settings(classifier=ClassifierKind.MODEL, model="openai:gpt-5-mini"))
+    allowed = {"readers_allowed": "openai:gpt-5-mini@eu=message", "model_region": "eu"}
+    made = make_classifier(Settings(classifier=ClassifierKind.MODEL, model="openai:gpt-5-mini", **allowed))
     assert isinstance(made, ModelClassifier)
     assert (await made.classify(TEXT)).failure == Failure.NO_KEY
     await made.aclose()
