@@ -15,7 +15,8 @@ from api.services import Services, services_of
 from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, is_id
 from refunds.people import Actor, Role
-from store import decisions, principals
+from store import principals, refusals
+from store.changes import enter
 from store.db import Connection
 from store.orders import OwnershipMismatch
 
@@ -24,6 +25,9 @@ SEE_ALL = (Role.REVIEWER, Role.FRAUD, Role.SETTLER, Role.OPERATOR, Role.AUDITOR)
 
 READ_TEXT = (Role.REVIEWER, Role.AUDITOR)
 """Roles that read what customers, agents and colleagues wrote."""
+
+
+_MAY_NOT = frozenset({Code.FORBIDDEN, Code.PERSON_REQUIRED, Code.RESUME_NEEDS_ANOTHER_PERSON})
 
 
 class Call:
@@ -95,15 +99,28 @@ class Call:
 
     async def note_refusal(self, what: str, refund_id: str, error: RefundError) -> None:
         """Enter a refusal in the refund's ledger, in a transaction of its own, if it is one that an auditor will ask about."""
-        if self._actor is None or error.code not in decisions.AUDITED | {Code.FORBIDDEN}:
+        if self._actor is None or error.code not in refusals.AUDITED:
             return
         database = self.services.database
         try:
             async with database.begin() as connection:
-                await decisions.note_refusal(connection, database.clock, refund_id, self.actor, what, error, sees=self.sees)
+                await refusals.note_refusal(connection, database.clock, refund_id, self.actor, what, error, sees=self.sees)
         except RefundError as missing:
             if missing.code is not Code.REFUND_NOT_FOUND:
                 raise
+
+    @asynccontextmanager
+    async def noting_refusal(self, type_: str) -> AsyncIterator[None]:
+        """Enter in the ledger that the caller may not do what it asked, in a transaction of its own: for what belongs to no refund."""
+        try:
+            yield
+        except RefundError as error:
+            if self._actor is not None and error.code in _MAY_NOT:
+                database = self.services.database
+                async with database.begin() as connection:
+                    scope = error.ids.get("scope")
+                    await enter(connection, type_, database.clock.now(), actor=self._actor.principal_id, code=error.code.value, scope=scope)
+            raise
 
     @asynccontextmanager
     async def noticing_mismatch(self) -> AsyncIterator[None]:
@@ -113,7 +130,7 @@ class Call:
         except OwnershipMismatch as error:
             database = self.services.database
             async with database.begin() as connection:
-                await decisions.note_mismatch(connection, database.clock, self.actor, error.code)
+                await refusals.note_mismatch(connection, database.clock, self.actor, error.code)
             raise
 
 

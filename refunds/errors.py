@@ -68,7 +68,13 @@ class Code(StrEnum):
     SELF_APPROVAL = "SELF_APPROVAL"
     ROLE_TOO_LOW = "ROLE_TOO_LOW"
     PERSON_REQUIRED = "PERSON_REQUIRED"
+    ABOVE_OWN_LIMIT = "ABOVE_OWN_LIMIT"
+    SPECIALIST_REQUIRED = "SPECIALIST_REQUIRED"
+    DELEGATION_INVALID = "DELEGATION_INVALID"
+    REASON_REQUIRED = "REASON_REQUIRED"
+    EVIDENCE_MISSING = "EVIDENCE_MISSING"
     SECOND_PERSON_REQUIRED = "SECOND_PERSON_REQUIRED"
+    RESUME_NEEDS_ANOTHER_PERSON = "RESUME_NEEDS_ANOTHER_PERSON"
     # decisions and other messages
     TERMS_CHANGED = "TERMS_CHANGED"
     ALREADY_DECIDED = "ALREADY_DECIDED"
@@ -83,6 +89,8 @@ class Code(StrEnum):
     NOT_PARKED = "NOT_PARKED"
     RECONCILIATION_REQUIRED = "RECONCILIATION_REQUIRED"
     DISCREPANCY_CLOSED = "DISCREPANCY_CLOSED"
+    POLICY_DATE_TAKEN = "POLICY_DATE_TAKEN"
+    SIMULATION_RUNNING = "SIMULATION_RUNNING"
     SETTLEMENT_NOT_FOUND = "SETTLEMENT_NOT_FOUND"
     SETTLEMENT_MISMATCH = "SETTLEMENT_MISMATCH"
     SETTLEMENT_CONTRADICTED = "SETTLEMENT_CONTRADICTED"
@@ -294,10 +302,34 @@ CATALOGUE: dict[Code, Meaning] = {
         "The order contradicts what is recorded.",
         "A payment stays with its order and customer; correct the named field.",
     ),
-    _C.SELF_APPROVAL: Meaning(403, "Who asked for these terms cannot approve them.", "Ask another person."),
+    _C.SELF_APPROVAL: Meaning(
+        403,
+        "Who asked for these terms or wrote them, or has a part in them otherwise, cannot approve them.",
+        "Ask another person, who decides in a right of their own.",
+    ),
     _C.ROLE_TOO_LOW: Meaning(403, "These terms need a higher role.", "Ask somebody with the named role."),
     _C.PERSON_REQUIRED: Meaning(403, "Only a person may do this, never a service or an agent.", "Use a person's own key."),
+    _C.ABOVE_OWN_LIMIT: Meaning(
+        403,
+        "It is more than this person may approve.",
+        "Ask a colleague who may approve more, or deny it. An operator sets these limits: PUT /v1/people/{id}/approving.",
+    ),
+    _C.SPECIALIST_REQUIRED: Meaning(403, "These terms are for named specialists.", "Ask one of those that the refund names, or deny it."),
+    _C.DELEGATION_INVALID: Meaning(
+        403,
+        "No delegation that is in force lets you decide this for that person.",
+        "Read GET /v1/delegations; decide in your own right, or ask them to delegate it.",
+    ),
+    _C.REASON_REQUIRED: Meaning(422, "A decision on these terms needs its reason.", "Say why in note."),
+    _C.EVIDENCE_MISSING: Meaning(
+        409,
+        "Evidence that the policy asks for is not there yet.",
+        "Attach what is named as missing with POST /v1/refunds/{id}/evidence, then decide again; or deny it.",
+    ),
     _C.SECOND_PERSON_REQUIRED: Meaning(409, "A second person must say the same.", "Ask another settler to repeat the call."),
+    _C.RESUME_NEEDS_ANOTHER_PERSON: Meaning(
+        403, "Who stopped refunds cannot resume them.", "Ask another operator to look and to resume; it must be a person."
+    ),
     _C.TERMS_CHANGED: Meaning(409, "The terms are not the ones you saw.", "Read the refund again and decide on its present terms_hash."),
     _C.ALREADY_DECIDED: Meaning(409, "Somebody has decided otherwise.", "Read the refund; the first decision stands."),
     _C.DECIDED_TOGETHER: Meaning(
@@ -320,6 +352,12 @@ CATALOGUE: dict[Code, Meaning] = {
     ),
     _C.DISCREPANCY_CLOSED: Meaning(
         409, "This discrepancy is closed.", "If the difference is still there, the next reconciliation opens a new one."
+    ),
+    _C.POLICY_DATE_TAKEN: Meaning(
+        409, "Another policy version takes effect at that very time.", "Name another time; a published version is never edited."
+    ),
+    _C.SIMULATION_RUNNING: Meaning(
+        429, "A simulation runs here already, and one at a time is what it may take.", "Wait for it to end, then repeat.", retryable=True
     ),
     _C.SETTLEMENT_NOT_FOUND: Meaning(
         409, "The processor does not know this refund id.", "Check processor_refund_id in the processor's dashboard."

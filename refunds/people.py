@@ -1,6 +1,7 @@
 """Who may do what. Rules about people compare *persons*: every key belongs to a person, a service or an agent, and only persons decide."""
 
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -33,7 +34,11 @@ PERSONS_ONLY = frozenset({Role.REVIEWER, Role.MANAGER, Role.FRAUD, Role.SETTLER}
 @dataclass(frozen=True, slots=True)
 class Actor:
     """Who is calling: the principal, its handle (how ``requested_by`` names a person) and name, the kind, its roles, and the integration its
-    idempotency keys belong to (it survives the rotation of keys)."""
+    idempotency keys belong to (it survives the rotation of keys).
+
+    ``ceilings`` are the most that they may approve, by currency, in its API unit; ``None`` is no ceiling of their own. ``operates_classifier`` says that they
+    choose or instruct the reader of free text.
+    """
 
     principal_id: str
     handle: str
@@ -41,6 +46,8 @@ class Actor:
     kind: PrincipalKind
     roles: frozenset[Role] = field(default_factory=frozenset[Role])
     integration: str = ""
+    ceilings: Mapping[str, int] | None = None
+    operates_classifier: bool = False
 
     def has(self, *wanted: Role) -> bool:
         """Tell whether one of the wanted roles is held; a manager also counts as a reviewer."""

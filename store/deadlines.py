@@ -44,7 +44,7 @@ async def climb(connection: AsyncConnection, change: Change) -> None:
         change.move(Event.EXPIRE, code=Code.CONSENT_EXPIRED, revision=change["revision"])
     if change.status is not Status.AWAITING_REVIEW:
         return
-    ladder = review_from(change["review"]).ladder
+    review = review_from(change["review"])
     if change.at < change["review_by"]:
         if not change["reminded"] and change["wake_at"] <= change.at:
             change.put(reminded=True, wake_at=change["review_by"])
@@ -52,13 +52,13 @@ async def climb(connection: AsyncConnection, change: Change) -> None:
             change.notice("reminder", queue=change["queue"])
         return
     since = await _decidable_since(connection, change)
-    if since > change["rung_since"] and since + timedelta(seconds=ladder[change["rung"]].decide_within_s) > change.at:
-        stand_on(change, ladder, change["rung"], since)
+    if since > change["rung_since"] and review.decide_by(change["rung"], since) > change.at:
+        stand_on(change, review, change["rung"], since)
         change.note("review_time_anew", queue=change["queue"], rung=change["rung"], until=change["review_by"])
         return
-    if change["rung"] + 1 < len(ladder):
+    if change["rung"] + 1 < len(review.ladder):
         before = change["queue"]
-        stand_on(change, ladder, change["rung"] + 1)
+        stand_on(change, review, change["rung"] + 1)
         change.note("escalated", queue=change["queue"], rung=change["rung"], until=change["review_by"], **{"from": before})
         change.notice("escalation", queue=change["queue"])
         return

@@ -19,7 +19,8 @@ from refunds.processor import MANUAL
 from refunds.requests import RevisionRequest
 from refunds.status import BEFORE_OPERATION, Event, Status
 from store import orders
-from store.changes import Change, enter, lock_payment, lock_refund, read_refund
+from store.approvers import right_to_approve, right_to_deny
+from store.changes import Change, lock_payment, lock_refund, read_refund
 from store.deadlines import climb
 from store.instructed import said_given_back
 from store.requirements import (
@@ -30,32 +31,11 @@ from store.requirements import (
     advance_to_unmet,
     decisions_on,
     record_decision,
-    review_from,
     revision_of,
 )
 from store.sql import Row
 from store.tables import customers, instructions, payments, principals, refunds
 from store.tables import orders as orders_table
-
-AUDITED = frozenset(
-    {
-        Code.SELF_APPROVAL,
-        Code.ROLE_TOO_LOW,
-        Code.PERSON_REQUIRED,
-        Code.TERMS_CHANGED,
-        Code.ALREADY_DECIDED,
-        Code.DECIDED_TOGETHER,
-        Code.REVIEW_EXPIRED,
-        Code.CONSENT_EXPIRED,
-        Code.NOT_AWAITING_REVIEW,
-        Code.NOT_AWAITING_CONSENT,
-        Code.TOO_LATE,
-        Code.NOT_PARKED,
-        Code.SETTLEMENT_CONTRADICTED,
-        Code.NOT_REVISABLE,
-    }
-)
-"""Refusals that are entered in the ledger: somebody tried, and an auditor will ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +47,6 @@ class Recorded:
     replayed: bool = False
 
 
-async def note_refusal(
-    connection: AsyncConnection, clock: Clock, refund_id: str, actor: Actor, what: str, error: RefundError, *, sees: str | None
-) -> None:
-    """Enter a refused decision or instruction in the refund's ledger, in a transaction of its own after the refusal.
-
-    ``sees`` is the only integration whose refunds the actor may see, or ``None`` for all. What is tried on a refund out of sight is entered beside it, not
-    in it: strangers neither lock it nor lengthen its record.
-    """
-    row = await read_refund(connection, refund_id)
-    if sees not in (None, row["integration"]):
-        await enter(connection, f"{what}_refused", clock.now(), actor=actor.principal_id, code=error.code.value, out_of_sight=refund_id)
-        return
-    change = await lock_refund(connection, refund_id, clock.now)
-    change.note(f"{what}_refused", actor=actor.principal_id, code=error.code.value)
-    await change.save(connection)
-
-
 async def record_review(
     connection: AsyncConnection,
     clock: Clock,
@@ -92,13 +55,16 @@ async def record_review(
     actor: Actor,
     verdict: str,
     terms_hash: str | None,
+    reason: str = "",
+    on_behalf_of: str | None = None,
     together: bool = False,
 ) -> Recorded:
     """Record a reviewer's decision and let it count.
 
-    The same person saying the same about the same terms again gets the first answer. ``together`` says that all parts of the refund's group are decided in
-    this transaction. Raises ``PERSON_REQUIRED``, ``SELF_APPROVAL``, ``ROLE_TOO_LOW``, ``TERMS_CHANGED``, ``ALREADY_DECIDED``, ``REVIEW_EXPIRED``,
-    ``NOT_AWAITING_REVIEW``, or ``DECIDED_TOGETHER`` for approving one part of a group of which another waits too.
+    The same person saying the same about the same terms again gets the first answer. ``reason`` is what they say of it, which some reviews require;
+    ``on_behalf_of`` names whose delegated right they use (without it their own, or what suffices of what was delegated to them). ``together`` says that all
+    parts of the refund's group are decided in this transaction. Raises ``PERSON_REQUIRED``, ``TERMS_CHANGED``, ``ALREADY_DECIDED``, ``REVIEW_EXPIRED``,
+    ``NOT_AWAITING_REVIEW``, what :mod:`store.approvers` raises, or ``DECIDED_TOGETHER`` for approving one part of a group of which another waits too.
     """
     change = await lock_refund(connection, refund_id, clock.now)
     recorded = await decisions_on(connection, refund_id, change["revision"])
@@ -112,10 +78,13 @@ async def record_review(
     _check_open(change, recorded, terms_hash, verdict)
     if verdict != DENY:
         await _check_together(connection, change, Status.AWAITING_REVIEW, together=together)
-    review = review_from(change["review"])
-    _check_role(actor, review.role, review.ladder[change["rung"]].role)
-    if verdict == APPROVE:
-        await _check_separation(connection, change, actor, recorded)
+    if not actor.has(Role.REVIEWER):
+        raise RefundError(Code.FORBIDDEN, "Deciding needs the role reviewer or manager.")
+    revision: Row | None = None
+    if verdict == DENY:
+        right = await right_to_deny(connection, change, actor, on_behalf_of=on_behalf_of, reason=reason)
+    else:
+        right, revision = await right_to_approve(connection, change, actor, on_behalf_of=on_behalf_of, reason=reason)
     step = sum(1 for d in recorded if d["kind"] == REVIEW) + 1
     decision_id = await record_decision(
         connection,
@@ -126,13 +95,14 @@ async def record_review(
         terms_hash=terms_hash or "",
         principal_id=actor.principal_id,
         person=actor.principal_id,
-        role="manager" if actor.has(Role.MANAGER) else "reviewer",
+        role=right.role.value,
+        on_behalf_of=right.on_behalf_of,
+        delegation_id=right.delegated.id if right.delegated else None,
     )
-    if verdict == DENY:
+    if revision is None:
         change.put(detail="a reviewer denied it")
         change.move(Event.DENY, actor=actor.principal_id, code=Code.REVIEWER_DENIED, revision=change["revision"])
     else:
-        revision = await revision_of(connection, refund_id, change["revision"])
         await advance_to_unmet(connection, change, revision, actor=actor.principal_id)
     change.signal(verdict, decision_id)
     await change.save(connection)
@@ -152,24 +122,6 @@ def _check_open(change: Change, recorded: list[Row], terms_hash: str | None, ver
         raise RefundError(Code.TERMS_CHANGED, terms_hash=change["terms_hash"], revision=change["revision"])
     if verdict == APPROVE and change["terms_hash"] is None:
         raise RefundError(Code.TERMS_CHANGED, f"There are no exact terms yet ({change['detail']}); revise it first.")
-
-
-def _check_role(actor: Actor, least: str, rung: str) -> None:
-    if not actor.has(Role.REVIEWER):
-        raise RefundError(Code.FORBIDDEN, "Deciding needs the role reviewer or manager.")
-    if Role.MANAGER.value in (least, rung) and not actor.has(Role.MANAGER):
-        raise RefundError(Code.ROLE_TOO_LOW, "This decision needs the role manager.")
-
-
-async def _check_separation(connection: AsyncConnection, change: Change, actor: Actor, recorded: list[Row]) -> None:
-    """The requester, the person they named, the author of looser terms and an earlier approver cannot approve (field report 56): at any amount."""
-    revision = await revision_of(connection, change.id, change["revision"])
-    first = [d["principal_id"] for d in recorded if d["kind"] == REVIEW and d["verdict"] == APPROVE]
-    author = revision["author_id"] if revision["loosened"] else None
-    if actor.principal_id in (change["requester_id"], author, *first):
-        raise RefundError(Code.SELF_APPROVAL)
-    if change["requested_by"] and actor.is_named(change["requested_by"]):
-        raise RefundError(Code.SELF_APPROVAL)
 
 
 async def _check_together(connection: AsyncConnection, change: Change, waiting: Status, *, together: bool) -> None:
@@ -391,8 +343,3 @@ async def instruct(connection: AsyncConnection, change: Change, kind: str, actor
     )
     change.note(f"{kind}_recorded", actor=actor.principal_id, instruction=instruction_id, **body)
     return instruction_id
-
-
-async def note_mismatch(connection: AsyncConnection, clock: Clock, actor: Actor, code: Code) -> None:
-    """Enter in the ledger that somebody named an order or payment that is not the customer's (field report 62)."""
-    await enter(connection, "ownership_mismatch", clock.now(), actor=actor.principal_id, code=code.value)

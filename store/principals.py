@@ -42,6 +42,8 @@ async def authenticate(connection: AsyncConnection, key: str, now: datetime) -> 
         kind=PrincipalKind(row["kind"]),
         roles=frozenset(Role(role) for role in row["roles"]),
         integration=row["integration"],
+        ceilings=row["approves_up_to"],
+        operates_classifier=row["operates_classifier"],
     )
 
 

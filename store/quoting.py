@@ -248,6 +248,7 @@ async def _write(
         "decision": decision.plain(),
         "author_id": asked.author,
         "loosened": await _loosened(connection, change, asked, facts),
+        "changes": None,
         "created_at": change.at,
         "expires_at": terms.expires_at if terms else None,
     }

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import bindparam, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from refunds.facts import Review, Rung
+from refunds.facts import Review
 from refunds.ids import Prefix, new_id
 from refunds.status import Event, Status
 from store import controls
@@ -71,9 +71,20 @@ def sufficient(required: Required, recorded: list[Row], terms_hash: str) -> list
     consents = approvals(recorded, CONSENT, terms_hash)
     judged = approvals(recorded, REVIEW if required.review else POLICY, terms_hash)
     people = required.review.people if required.review else 1
-    if (required.consent and not consents) or len({d["person"] for d in judged}) < people:
+    if (required.consent and not consents) or independent(judged) < people:
         return None
     return consents + judged
+
+
+def independent(judged: list[Row]) -> int:
+    """How many of these approvals are of different persons. Whoever decided on behalf of another counts as both, so that nobody counts twice."""
+    seen: set[str] = set()
+    count = 0
+    for decision in judged:
+        persons = {decision["person"], decision["on_behalf_of"] or decision["person"]}
+        count += seen.isdisjoint(persons)
+        seen |= persons
+    return count
 
 
 async def record_decision(
@@ -87,6 +98,8 @@ async def record_decision(
     principal_id: str | None,
     person: str,
     role: str,
+    on_behalf_of: str | None = None,
+    delegation_id: str | None = None,
 ) -> str:
     """Record one decision on the present revision and enter it in the ledger; returns its id."""
     decision_id = new_id(Prefix.DECISION)
@@ -101,6 +114,8 @@ async def record_decision(
         terms_hash=terms_hash,
         principal_id=principal_id,
         person=person,
+        on_behalf_of=on_behalf_of,
+        delegation_id=delegation_id,
         role=role,
         recorded_at=change.at,
         delivered_at=None,
@@ -108,6 +123,8 @@ async def record_decision(
     change.note(
         "decision_recorded",
         actor=principal_id or person,
+        on_behalf_of=on_behalf_of,
+        delegation=delegation_id,
         decision=decision_id,
         kind=kind,
         step=step,
@@ -137,7 +154,7 @@ async def advance_to_unmet(connection: AsyncConnection, change: Change, revision
         change.move(Event.ASK_CONSENT, actor=actor, revision=change["revision"], until=until)
         return
     if required.review is not None:
-        given = len(approvals(recorded, REVIEW, terms_hash))
+        given = independent(approvals(recorded, REVIEW, terms_hash))
         if given < required.review.people:
             if change.status is not Status.AWAITING_REVIEW or not given:
                 enter_review(change, required.review, actor=actor)
@@ -162,16 +179,24 @@ async def advance_to_unmet(connection: AsyncConnection, change: Change, revision
 
 def enter_review(change: Change, review: Review, *, actor: str) -> None:
     """Put a refund on the first rung of its review ladder."""
-    change.put(review=asdict(review))
-    stand_on(change, review.ladder, 0)
+    change.put(review=asdict(review), assigned_to=None)
+    stand_on(change, review, 0)
     change.move(Event.ASK_REVIEW, actor=actor, revision=change["revision"], queue=review.ladder[0].queue, until=change["review_by"])
 
 
-def stand_on(change: Change, ladder: tuple[Rung, ...], index: int, since: datetime | None = None) -> None:
-    """Put a refund on a rung, from now on or since a while: its queue, its deadline, and the next instant at which something is due."""
-    rung, begun = ladder[index], since or change.at
-    deadline = begun + timedelta(seconds=rung.decide_within_s)
-    remind = begun + timedelta(seconds=rung.remind_after_s)
+def stand_on(change: Change, review: Review, index: int, since: datetime | None = None) -> None:
+    """Put a refund on a rung, from now on or since a while: its queue, its deadline, and the next instant at which something is due.
+
+    Where the ladder says so, both are counted in business hours, by the calendars that were recorded with the review.
+    """
+    begun = since or change.at
+    deadline, remind = review.decide_by(index, begun), review.remind_at(index, begun)
     change.put(
-        rung=index, rung_since=begun, queue=rung.queue, review_by=deadline, wake_at=min(remind, deadline), reminded=remind >= deadline
+        rung=index,
+        rung_since=begun,
+        queue=review.ladder[index].queue,
+        assigned_to=None,
+        review_by=deadline,
+        wake_at=min(remind, deadline),
+        reminded=remind >= deadline,
     )

@@ -9,7 +9,7 @@ import pytest
 from refunds.errors import Code, RefundError
 from refunds.people import Actor, PrincipalKind, Role
 from refunds.processor import NotSent
-from store import decisions
+from store import refusals
 from store.requirements import Required, decisions_on, revision_of, sufficient
 from tests.store.world import World
 
@@ -126,7 +126,7 @@ async def test_a_refused_decision_is_entered_in_the_ledger(world: World, reviewe
     with pytest.raises(RefundError) as refusal:
         await world.decide(reviewed, world.ann, terms_hash="0" * 64)
     async with world.api.begin() as connection:
-        await decisions.note_refusal(connection, world.clock, reviewed, world.ann, "decision", refusal.value, sees=None)
+        await refusals.note_refusal(connection, world.clock, reviewed, world.ann, "decision", refusal.value, sees=None)
 
     last = world.ledger(reviewed)[-1]
     assert (last["type"], last["actor"], last["data"]) == ("decision_refused", world.ann.principal_id, {"code": "TERMS_CHANGED"})
