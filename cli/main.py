@@ -35,7 +35,7 @@ app.command()(reading.ledger)
 for _command in (acting.approve, acting.deny, acting.revise, acting.consent, acting.settle, acting.withdraw):
     app.command()(_command)
 app.command()(legs.settle_leg)
-for _command in (controls.stop, controls.resume, controls.controls):
+for _command in (controls.stop, controls.resume, controls.mode, controls.controls):
     app.command()(_command)
 for _command in (reconciling.reconcile, reconciling.reconciliations, reconciling.restored):
     app.command()(_command)

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from sqlalchemy import Interval, bindparam, func, literal, literal_column, or_, select
+from sqlalchemy import Interval, Text, bindparam, func, literal, literal_column, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.discrepancies import Kind, Standing
@@ -10,9 +10,11 @@ from refunds.errors import Code
 from refunds.ids import Prefix, is_id
 from refunds.processor import MANUAL
 from refunds.status import Status
-from store import controls, halts, restoring
+from store import halts, restoring
 from store.sql import Query, Row, pipelined
 from store.tables import attempts, discrepancies, operations, refunds
+from store.tables import controls as controls_table
+from store.tables import halts as halted
 
 _NOT_AS_APPROVED = [literal(code.value) for code in (Code.RESPONSE_MISMATCH, Code.REFUNDED_TWICE)]
 _DOUBTS = Query(
@@ -49,6 +51,24 @@ _UNDER_WAY = Query(
     .limit(literal_column("1"))
 )
 
+_PROCESSOR = bindparam("processor", type_=Text)
+_HALT = (
+    select(halted.c.scope, halted.c.code, halted.c.reason, halted.c.opened_by)
+    .where(
+        halted.c.lifted_at.is_(None),
+        or_(halts.covers(halted.c.scope, _PROCESSOR), (literal(MANUAL) == _PROCESSOR) & restoring.IN_DOUBT),
+    )
+    .order_by(halted.c.opened_by.is_(None), halted.c.opened_at, halted.c.id)  # what a person did comes first
+    .limit(literal_column("1"))
+    .correlate(refunds)
+    .lateral("halt")
+)
+_CONTROLS = Query(
+    select(controls_table.c.stopped, controls_table.c.mode, *_HALT.c)
+    .select_from(controls_table.join(refunds, refunds.c.id == bindparam("refund", type_=Text)).outerjoin(_HALT, true()))
+    .where(controls_table.c.scope == literal(halts.EVERYTHING))
+)
+
 CODES = frozenset({Code.EMERGENCY_STOP, Code.DRAFT_MODE, Code.PROCESSOR_HALTED, Code.PAYMENT_HELD})
 """The codes of all of them."""
 
@@ -56,21 +76,35 @@ Brake = tuple[Code, str]
 """Why something is kept back: the code and words for people."""
 
 
-async def of_everything(connection: AsyncConnection, processor: str) -> Brake | None:
-    """What keeps every refund of a processor back, or ``None``. What cannot be read raises, and then nothing is sent.
+async def of_everything(connection: AsyncConnection, processor: str, refund_id: str) -> Brake | None:
+    """What keeps a refund back whatever its own merits, or ``None``: the stop of a scope that covers it, draft mode, a halt. One statement reads them all.
 
-    Manual parts have no processor to be halted, but a database that may have forgotten something may have forgotten who was told to give money back, too.
+    What cannot be read raises, and then nothing is sent. Manual parts have no processor to be halted, but a database that may have forgotten something may
+    have forgotten who was told to give money back, too.
     """
-    async with pipelined(connection):
-        controlling = await controls.READ.ask(connection)
-        by_hand = processor == MANUAL
-        halting = await (restoring.IN_DOUBT.ask(connection) if by_hand else halts.IN_FORCE.ask(connection, processor=processor))
-    control, halt = controls.Control(**await controlling.one()), await halting.first()
-    if control.stopped:
+    found = await _CONTROLS.one(connection, refund=refund_id, processor=processor)
+    if found["stopped"]:
         return Code.EMERGENCY_STOP, "an operator has stopped all refunds"
-    if control.mode == "draft":
+    if found["mode"] != "live":
         return Code.DRAFT_MODE, "the installation is in draft mode, in which nothing is sent"
-    return None if halt is None else (Code.PROCESSOR_HALTED, f"submitting is halted ({halt['code']}): {halt['reason']}")
+    return None if found["code"] is None else _halted(found)
+
+
+def _halted(halt: Row) -> Brake:
+    """The words go where nothing personal may: what an operator wrote is not among them, and is read from the controls by whoever is shown the refund."""
+    code, scope = Code(halt["code"]), halt["scope"]
+    if code is Code.HALTED_BY_OPERATOR and not scope.startswith(halts.PROCESSOR):
+        return Code.EMERGENCY_STOP, f"an operator has stopped all refunds{_OF.get(scope) or _of_agent(scope)}"
+    reason = f": {halt['reason']}" if halt["opened_by"] is None else ""
+    held_as = Code.PROCESSOR_HALTED if scope.startswith(halts.PROCESSOR) else code
+    return held_as, f"submitting is halted ({code}){reason}"
+
+
+_OF = {halts.EVERYTHING: "", halts.AGENTS: " that agents asked for"}
+
+
+def _of_agent(scope: str) -> str:
+    return f" that the agent {scope.removeprefix(halts.AGENT)} asked for"
 
 
 async def of_payment(connection: AsyncConnection, payment_id: str, *, besides: str) -> Brake | None:

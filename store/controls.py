@@ -5,7 +5,7 @@ either opened its row before (and is listed until it has answered or lapsed) or 
 cannot be read counts as stopped: the attempt's transaction fails, and nothing is sent.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -15,16 +15,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
 from store.changes import enter
+from store.halts import EVERYTHING, covers
 from store.sql import Query, Row
-from store.tables import attempts, controls, leg_attempts, legs, operations
+from store.tables import attempts, controls, leg_attempts, legs, operations, payments, refunds
 
 STOP_LOCK = 0x5245_4655_4E44  # any fixed number; this one spells REFUND
-EVERYTHING = "everything"
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The state of one scope. ``mode`` is ``live`` or ``draft`` (prepare only, nothing is ever sent)."""
+    """The state of everything. ``mode`` is ``live`` or ``draft`` (prepare only, nothing is ever sent).
+
+    ``changed_*`` and ``reason`` tell of the last change of either; ``stopped_*`` whose the present stop is and why, ``None`` while it runs.
+    """
 
     scope: str
     stopped: bool
@@ -32,6 +35,9 @@ class Control:
     reason: str
     changed_by: str | None
     changed_at: datetime
+    stopped_by: str | None = None
+    stopped_at: datetime | None = None
+    stop_reason: str | None = None
 
 
 READ = Query(select(controls).where(controls.c.scope == EVERYTHING))
@@ -68,21 +74,21 @@ async def lock_exclusively(connection: AsyncConnection) -> None:
 
 
 async def change(connection: AsyncConnection, clock: Clock, *, stopped: bool, mode: str | None, reason: str, actor: str) -> Control:
-    """Flip the flag under the exclusive lock and nothing else; without ``mode`` it stays. Committing the transaction is the moment of the stop."""
+    """Flip the flag under the exclusive lock and nothing else; without ``mode`` it stays. Committing the transaction is the moment of the stop.
+
+    What is so already stays as it is: a stop belongs to who stopped first. Whether the actor may resume is the caller's to check (``store/scopes.py``).
+    """
     await lock_exclusively(connection)
-    now = clock.now()
-    row = (
-        (
-            await connection.execute(
-                update(controls)
-                .where(controls.c.scope == EVERYTHING)
-                .values(stopped=stopped, mode=mode or controls.c.mode, reason=reason, changed_by=actor, changed_at=now)
-                .returning(controls)
-            )
-        )
-        .mappings()
-        .one()
-    )
+    before, now = await read(connection), clock.now()
+    wanted = mode or before.mode
+    if (stopped, wanted) == (before.stopped, before.mode):
+        return before
+    values: dict[str, Any] = {"stopped": stopped, "mode": wanted, "reason": reason, "changed_by": actor, "changed_at": now}
+    if stopped is not before.stopped:
+        ours = (actor, now, reason) if stopped else (None, None, None)
+        values |= dict(zip(("stopped_by", "stopped_at", "stop_reason"), ours, strict=True))
+    changing = update(controls).where(controls.c.scope == EVERYTHING).values(values).returning(controls)
+    row = (await connection.execute(changing)).mappings().one()
     await enter(connection, "control_changed", now, actor=actor, scope=EVERYTHING, stopped=stopped, mode=row["mode"], reason=reason)
     return Control(**row)
 
@@ -96,8 +102,8 @@ async def ensure(connection: AsyncConnection, clock: Clock) -> None:
     )
 
 
-async def open_attempts(connection: AsyncConnection) -> list[Row]:
-    """Attempts, of refunds and of their legs, that were opened and have neither answered nor lapsed: what a stop waits for, then lists."""
+async def open_attempts(connection: AsyncConnection, scope: str = EVERYTHING) -> list[Row]:
+    """Attempts, of refunds and of their legs, within a scope that were opened and have neither answered nor lapsed: what a stop waits for, then lists."""
     # Past send_by nothing can leave any more, but what left just before it may still be under way.
     of_refunds = (
         select(
@@ -108,7 +114,9 @@ async def open_attempts(connection: AsyncConnection) -> list[Row]:
             (func.clock_timestamp() <= attempts.c.send_by).label("may_still_send"),
         )
         .join(operations, operations.c.id == attempts.c.operation_id)
-        .where(attempts.c.outcome.is_(None), operations.c.settled_at.is_(None))
+        .join(payments, payments.c.id == operations.c.payment_id)
+        .join(refunds, refunds.c.id == operations.c.refund_id)
+        .where(attempts.c.outcome.is_(None), operations.c.settled_at.is_(None), covers(literal(scope), payments.c.processor))
     )
     of_legs = (
         select(
@@ -119,7 +127,9 @@ async def open_attempts(connection: AsyncConnection) -> list[Row]:
             (func.clock_timestamp() <= leg_attempts.c.send_by).label("may_still_send"),
         )
         .join(legs, legs.c.id == leg_attempts.c.leg_id)
-        .where(leg_attempts.c.outcome.is_(None), legs.c.state == literal("waiting"))
+        .join(refunds, refunds.c.id == legs.c.refund_id)
+        .join(payments, payments.c.id == refunds.c.payment_id)
+        .where(leg_attempts.c.outcome.is_(None), legs.c.state == literal("waiting"), covers(literal(scope), payments.c.processor))
     )
     rows = await connection.execute(of_refunds.union_all(of_legs).order_by("opened_at"))
     return list(rows.mappings())
@@ -127,11 +137,4 @@ async def open_attempts(connection: AsyncConnection) -> list[Row]:
 
 def as_plain(control: Control) -> dict[str, Any]:
     """The state as the API shows it."""
-    return {
-        "scope": control.scope,
-        "stopped": control.stopped,
-        "mode": control.mode,
-        "reason": control.reason,
-        "changed_by": control.changed_by,
-        "changed_at": control.changed_at,
-    }
+    return asdict(control)

@@ -92,7 +92,7 @@ class Legs(OperationRows):
         """
         async with self.database.begin() as connection:
             await controls.share_stop_lock(connection)
-            brake = await brakes.of_everything(connection, STRIPE)
+            brake = await brakes.of_everything(connection, STRIPE, seen.refund_id)
             change, leg = await self._locked_leg(connection, seen)
             if leg.state != WAITING or leg.in_flight or change.status not in ACCEPTED:
                 return None

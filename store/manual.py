@@ -40,7 +40,7 @@ class HandingOver(Payments):
         """
         async with self.database.begin() as connection:
             await controls.share_stop_lock(connection)
-            brake = await brakes.of_everything(connection, MANUAL)
+            brake = await brakes.of_everything(connection, MANUAL, refund_id)
             payment = await lock_payment_of(connection, refund_id)
             change = await lock_refund(connection, refund_id, self.database.clock.now)
             still_so = payment is not None and payment["processor"] == MANUAL and payment["id"] == change["payment_id"]

@@ -98,7 +98,7 @@ class Payments(Holding):
         """
         async with self.database.begin() as connection:
             await controls.share_stop_lock(connection)
-            brake = await brakes.of_everything(connection, STRIPE)
+            brake = await brakes.of_everything(connection, STRIPE, seen.situation.refund)
             payment = await lock_payment_of(connection, seen.situation.refund)
             change = await lock_refund(connection, seen.situation.refund, self.database.clock.now)
             # What the caller knows was read before calls to the processor took their time; only what is read under the locks counts.

@@ -10,8 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.messages import Situation
 from refunds.status import Status
+from store.halts import EVERYTHING, covers
 from store.situations import situation
-from store.tables import instructions, outbox, refunds
+from store.tables import instructions, outbox, payments, refunds
 
 _BACK_OFF_S = (1, 2, 5, 15, 60, 300)
 LEASE = timedelta(seconds=60)
@@ -109,8 +110,13 @@ async def say_again(connection: AsyncConnection, refund_ids: Sequence[str], now:
     )
 
 
-async def held_refunds(connection: AsyncConnection) -> list[str]:
-    """Refunds that are held back, or legs of whom may be, oldest first: what a resume wakes."""
+async def held_refunds(connection: AsyncConnection, scope: str = EVERYTHING) -> list[str]:
+    """Refunds of a scope that are held back, or legs of whom may be, oldest first: what a resume wakes."""
     kept_back = (refunds.c.status == Status.HELD) | refunds.c.legs_at.is_not(None)
-    rows = await connection.execute(select(refunds.c.id).where(kept_back).order_by(refunds.c.status_since))
+    rows = await connection.execute(
+        select(refunds.c.id)
+        .join(payments, payments.c.id == refunds.c.payment_id)
+        .where(kept_back, covers(literal(scope), payments.c.processor))
+        .order_by(refunds.c.status_since)
+    )
     return list(rows.scalars())

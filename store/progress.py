@@ -152,7 +152,7 @@ class Steps:
 
     async def _kept_back(self, connection: AsyncConnection, change: Change, payment: Row) -> bool:
         """Whether a held refund stays held: by the stop, draft mode, a halt or its payment, or because its turn has not come."""
-        brake = await brakes.of_everything(connection, payment["processor"])
+        brake = await brakes.of_everything(connection, payment["processor"], change.id)
         brake = brake or await brakes.of_payment(connection, payment["id"], besides=change.id)
         if brake is not None:
             code, why = brake

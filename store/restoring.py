@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import exists, func, literal, literal_column, or_, select, text
+from sqlalchemy import exists, func, literal, or_, select, text
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -13,15 +13,13 @@ from refunds.ids import Prefix, new_id
 from refunds.logs import logger
 from store import controls, halts, reconciling
 from store.db import Database
+from store.halts import FORGETFUL
 from store.reconciling import FULL, Phase, Run
-from store.sql import Query, Row
+from store.sql import Row
 from store.tables import halts as halts_table
 from store.tables import ledger, processor_binding, reconciliations
 
 log = logger(__name__)
-
-FORGETFUL = frozenset({Code.DATABASE_RESTORED.value, Code.DATABASE_FORGOT.value})
-"""Halts that only a full reconciliation makes good."""
 
 REACH = FULL + timedelta(days=1)
 """What an owed reconciliation reaches back over. One that reaches over ``FULL``, or to the day the database was bound to its account, is enough: an older
@@ -29,24 +27,16 @@ backup is no backup."""
 
 OWED = "system: the database may have forgotten something"
 
-IN_DOUBT = Query(
-    select(halts_table)
-    .where(
-        halts_table.c.lifted_at.is_(None),
-        or_(
-            halts_table.c.code.in_([literal(code) for code in sorted(FORGETFUL)]),
-            # It was halted for something else already when the database was doubted.
-            exists().where(
-                reconciliations.c.processor == halts_table.c.processor,
-                reconciliations.c.started_by == literal(OWED),
-                reconciliations.c.started_at >= halts_table.c.opened_at,
-            ),
-        ),
-    )
-    .order_by(halts_table.c.opened_at)
-    .limit(literal_column("1"))
+IN_DOUBT = or_(
+    halts_table.c.code.in_([literal(code) for code in sorted(FORGETFUL)]),
+    # It was halted for something else already when the database was doubted.
+    exists().where(
+        reconciliations.c.processor == halts_table.c.processor,
+        reconciliations.c.started_by == literal(OWED),
+        reconciliations.c.started_at >= halts_table.c.opened_at,
+    ),
 )
-"""The halt of whichever processor under which the database may have forgotten something, as long as it is in force."""
+"""Whether the database may have forgotten something under a halt, of whichever processor it is."""
 
 _CLUSTER = text(
     "SELECT (SELECT system_identifier::text FROM pg_control_system()) AS system,"

@@ -1,80 +1,157 @@
-"""What may be stopped, scope by scope: everything (``store/controls.py``), or one processor (``store/halts.py``)."""
+"""What may be stopped, scope by scope: everything (``store/controls.py``), what agents ask for, one agent, or one processor (``store/halts.py``).
 
+An operator stops a scope alone, and another person resumes it (promise P4). What the orchestrator itself halted needs one person.
+"""
+
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
-from refunds.errors import Code
-from store import controls, restoring
-from store.halts import in_force, lift, open_halt
-from store.tables import halts, principals, processor_binding
+from refunds.errors import Code, RefundError
+from refunds.people import Actor, PrincipalKind
+from store import controls, halts, restoring
+from store.changes import enter
+from store.halts import AGENT, AGENTS, EVERYTHING, PROCESSOR
+from store.sql import Row
+from store.tables import halts as halts_table
+from store.tables import principals, processor_binding
 
-PROCESSOR = "processor:"
-"""Begins the name of the scope of one processor."""
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an operator asks of a scope. ``None`` leaves as it is whether it is stopped, or the mode, which is everything's alone."""
+
+    scope: str
+    stopped: bool | None
+    mode: str | None
+    reason: str
+
+
+async def named(connection: AsyncConnection, text: str) -> str:
+    """The scope that a text names, in its one spelling: an agent is named by its handle or its principal's id, in whatever case.
+
+    Raises ``INVALID_FIELD`` for what is no scope, an agent that nobody has made, what is no agent, and a processor this database is not bound to.
+    """
+    if text in (EVERYTHING, AGENTS):
+        return text
+    if text.startswith(PROCESSOR):
+        known = list((await connection.execute(select(processor_binding.c.processor).order_by(processor_binding.c.processor))).scalars())
+        if text.removeprefix(PROCESSOR) in known:
+            return text
+        raise _no_scope(f"This database is bound to {'no processor yet' if not known else ', '.join(known)}, not to {text[10:]!r}.")
+    if not text.startswith(AGENT):
+        raise _no_scope(f"There is no scope {text!r}: it is everything, agents, agent:<id or handle>, or processor:<name>.")
+    who = text.removeprefix(AGENT)
+    meant = (principals.c.id == who) | (func.lower(principals.c.handle) == func.lower(who))
+    row = (await connection.execute(select(principals.c.handle, principals.c.kind).where(meant).limit(1))).one_or_none()
+    if row is None:
+        raise _no_scope(f"There is no agent {who!r}. GET /v1/people lists all; the scope agents stops every one of them.")
+    if row.kind != PrincipalKind.AGENT:
+        raise _no_scope(f"{who!r} is no agent but of kind {row.kind}. Stop everything instead, or revoke its keys.")
+    return AGENT + row.handle
+
+
+def _no_scope(why: str) -> RefundError:
+    return RefundError(Code.INVALID_FIELD, why, field="scope")
 
 
 async def states(connection: AsyncConnection) -> list[dict[str, Any]]:
-    """The state of every scope as the API shows it, with who changed it: everything, then each processor this database is bound to."""
-    shown = [await _everything(connection, await controls.read(connection))]
-    for processor in (await connection.execute(select(processor_binding.c.processor).order_by(processor_binding.c.processor))).scalars():
-        shown.append(await _of_processor(connection, processor))
-    return shown
+    """The state of every scope as the API shows it, with who changed it: everything, each processor this database is bound to, and what else is halted."""
+    bound = list((await connection.execute(select(processor_binding.c.processor).order_by(processor_binding.c.processor))).scalars())
+    scopes = [PROCESSOR + processor for processor in bound]
+    halted = select(halts_table.c.scope).where(halts_table.c.lifted_at.is_(None)).distinct().order_by(halts_table.c.scope)
+    scopes += [scope for scope in (await connection.execute(halted)).scalars() if scope not in (EVERYTHING, *scopes)]
+    return [await _state(connection, scope) for scope in (EVERYTHING, *scopes)]
 
 
-async def _everything(connection: AsyncConnection, control: controls.Control) -> dict[str, Any]:
-    return controls.as_plain(control) | {"code": None, "changed_by_handle": await _handle(connection, control.changed_by)}
+async def change(connection: AsyncConnection, clock: Clock, wanted: Wanted, actor: Actor) -> dict[str, Any]:
+    """Stop or resume a scope and return its state. Committing the transaction is the moment of the stop.
 
-
-async def _of_processor(connection: AsyncConnection, processor: str) -> dict[str, Any]:
-    """The state of one processor, by its last halt."""
-    newest = select(halts).where(halts.c.processor == processor).order_by(halts.c.opened_at.desc()).limit(1)
-    row = (await connection.execute(newest)).mappings().first()
-    stopped = row is not None and row["lifted_at"] is None
-    by, at, reason = None, None, "never halted"
-    if row is not None:
-        by, at, reason = (
-            (row["opened_by"], row["opened_at"], row["reason"]) if stopped else (row["lifted_by"], row["lifted_at"], row["lifted_reason"])
-        )
-    return {
-        "scope": PROCESSOR + processor,
-        "stopped": stopped,
-        "mode": None,
-        "code": row["code"] if row is not None and stopped else None,
-        "reason": reason,
-        "changed_by": by,
-        "changed_by_handle": await _handle(connection, by),
-        "changed_at": at,
-    }
-
-
-async def _change_processor(
-    connection: AsyncConnection, clock: Clock, *, processor: str, stopped: bool, reason: str, actor: str
-) -> dict[str, Any]:
-    """Halt a processor, or lift its halt, under the exclusive lock: once this is committed no attempt begins, or held refunds may go on.
-
-    Raises ``RECONCILIATION_REQUIRED`` when the halt must not be lifted yet. What is so already stays as it is.
+    What is so already stays as it is, and whose it was. Raises ``INVALID_FIELD`` for a scope that is none, ``PERSON_REQUIRED`` when a service or an agent
+    resumes, ``RESUME_NEEDS_ANOTHER_PERSON`` when who stopped it does, and ``RECONCILIATION_REQUIRED`` while a halt must not be lifted.
     """
+    scope = await named(connection, wanted.scope)
     await controls.lock_exclusively(connection)
-    if stopped:
-        await open_halt(connection, clock.now(), processor=processor, code=Code.HALTED_BY_OPERATOR, reason=reason, actor=actor)
-    elif (halt := await in_force(connection, processor)) is not None:
+    now, by = clock.now(), actor.principal_id
+    if wanted.stopped is None:
+        stays = (await controls.read(connection)).stopped
+        await controls.change(connection, clock, stopped=stays, mode=wanted.mode, reason=wanted.reason, actor=by)
+        return await _state(connection, scope)
+    if wanted.stopped:
+        if scope == EVERYTHING:
+            repeated = (await controls.read(connection)).stopped
+            await controls.change(connection, clock, stopped=True, mode=wanted.mode, reason=wanted.reason, actor=by)
+        else:
+            repeated = not await halts.open_scope(
+                connection, now, scope=scope, code=Code.HALTED_BY_OPERATOR, reason=wanted.reason, actor=by
+            )
+        if repeated:
+            await enter(connection, "stop_repeated", now, actor=by, scope=scope, reason=wanted.reason)
+        return await _state(connection, scope)
+    await _check_resume(connection, scope, actor)
+    await halts.lift_scope(connection, now, scope=scope, reason=wanted.reason, actor=by)
+    if scope == EVERYTHING:
+        await controls.change(connection, clock, stopped=False, mode=wanted.mode, reason=wanted.reason, actor=by)
+    return await _state(connection, scope)
+
+
+async def _check_resume(connection: AsyncConnection, scope: str, actor: Actor) -> None:
+    """Raise why this actor may not resume a scope now. What is not stopped may be resumed by anybody who may stop it: nothing changes."""
+    in_force = await halts.all_in_force(connection, scope)
+    # Whoever only said that the database was restored stopped nothing that they now judge: the reconciliation does.
+    stoppers = {halt["opened_by"] if halt["code"] == Code.HALTED_BY_OPERATOR else None for halt in in_force}
+    if scope == EVERYTHING and (control := await controls.read(connection)).stopped:
+        stoppers.add(control.stopped_by)
+    if not stoppers:
+        return
+    if actor.kind is not PrincipalKind.PERSON:
+        raise RefundError(Code.PERSON_REQUIRED, "Only a person may resume, never a service or an agent.", scope=scope)
+    if actor.principal_id in stoppers:
+        raise RefundError(
+            Code.RESUME_NEEDS_ANOTHER_PERSON, f"You stopped {scope} yourself; another operator has to resume it.", scope=scope
+        )
+    for halt in in_force:
         await restoring.check_lift(connection, halt)
-        await lift(connection, clock.now(), processor=processor, reason=reason, actor=actor)
-    return await _of_processor(connection, processor)
+
+
+async def _state(connection: AsyncConnection, scope: str) -> dict[str, Any]:
+    """The state of a scope: what is in force of it, or else who changed it last."""
+    in_force = await halts.all_in_force(connection, scope)
+    shown = await _everything(connection) if scope == EVERYTHING else await _by_halts(connection, scope, in_force)
+    for who in ("changed_by", "stopped_by"):
+        shown[f"{who}_handle"] = await _handle(connection, shown[who])
+    listed = [
+        {name: halt[name] for name in ("id", "code", "reason", "opened_by", "opened_at")}
+        | {"opened_by_handle": await _handle(connection, halt["opened_by"])}
+        for halt in in_force
+    ]
+    return {"scope": scope, "halts": listed} | shown | {"stopped": shown["stopped"] or bool(in_force)}
+
+
+async def _everything(connection: AsyncConnection) -> dict[str, Any]:
+    return controls.as_plain(await controls.read(connection)) | {"code": None}
+
+
+async def _by_halts(connection: AsyncConnection, scope: str, in_force: list[dict[str, Any]]) -> dict[str, Any]:
+    stopped = next(iter(in_force), None)
+    shown: dict[str, Any] = {"stopped": stopped is not None, "mode": None, "code": stopped["code"] if stopped else None}
+    if stopped is not None:
+        by, at, reason = stopped["opened_by"], stopped["opened_at"], stopped["reason"]
+        return shown | _changed(by, at, reason) | {"stopped_by": by, "stopped_at": at, "stop_reason": reason}
+    shown |= {"stopped_by": None, "stopped_at": None, "stop_reason": None}
+    newest = select(halts_table).where(halts_table.c.scope == scope).order_by(halts_table.c.lifted_at.desc()).limit(1)
+    last: Row | None = (await connection.execute(newest)).mappings().first()
+    if last is None:
+        return shown | _changed(None, None, "never halted")
+    return shown | _changed(last["lifted_by"], last["lifted_at"], last["lifted_reason"])
+
+
+def _changed(by: str | None, at: Any, reason: str | None) -> dict[str, Any]:
+    return {"changed_by": by, "changed_at": at, "reason": reason}
 
 
 async def _handle(connection: AsyncConnection, principal_id: str | None) -> str | None:
     return (await connection.execute(select(principals.c.handle).where(principals.c.id == principal_id))).scalar_one_or_none()
-
-
-async def change(
-    connection: AsyncConnection, clock: Clock, *, scope: str, stopped: bool, mode: str | None, reason: str, actor: str
-) -> dict[str, Any]:
-    """Stop or resume a scope and return its state; ``mode`` is everything's alone. Committing the transaction is the moment of the stop."""
-    if scope.startswith(PROCESSOR):
-        processor = scope.removeprefix(PROCESSOR)
-        return await _change_processor(connection, clock, processor=processor, stopped=stopped, reason=reason, actor=actor)
-    changed = await controls.change(connection, clock, stopped=stopped, mode=mode, reason=reason, actor=actor)
-    return await _everything(connection, changed)

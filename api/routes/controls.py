@@ -5,18 +5,19 @@ import time
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Response
-from pydantic import StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from api import presenting
 from api.bodies import parse
 from api.calls import Call, TheCall
 from api.contract import errors, takes
 from api.schemas import ControlChanged, ControlList
-from refunds.errors import Code
+from refunds.errors import Code, RefundError
 from refunds.logs import logger
 from refunds.messages import Message
 from refunds.orders import CleanText, Strict
-from refunds.people import Role
+from refunds.people import PrincipalKind, Role
+from refunds.settings import Mode
 from store import controls, outbox, scopes
 from store.db import Database
 from store.sql import Row
@@ -29,10 +30,12 @@ _log = logger(__name__)
 
 
 class ControlChange(Strict):
-    """The state wanted, of everything or of one processor. Without ``mode`` that stays as it is: an emergency stop needs to know nothing else."""
+    """The state wanted, of everything or of one scope, or the mode, or both. What is not named stays: a stop needs to know no mode, and a mode resumes nothing."""
 
-    scope: Literal["everything", "processor:stripe"] = "everything"
-    state: Literal["stopped", "running"]
+    scope: Annotated[CleanText, StringConstraints(max_length=200)] = Field(
+        default="everything", description="everything, agents, agent:<principal id or handle>, or processor:<name>"
+    )
+    state: Literal["stopped", "running"] | None = None
     mode: Literal["live", "draft"] | None = None
     reason: Annotated[CleanText, StringConstraints(max_length=500, strip_whitespace=True, pattern=r"\S")]
 
@@ -45,38 +48,42 @@ class ControlChange(Strict):
 
 @router.get("", summary="What is stopped, and the mode", responses={200: {"model": ControlList}, **errors()})
 async def show(call: TheCall) -> Response:
-    """Who changed it last, when and why. Every role may see it: a stop explains what is held."""
+    """Who changed it last, when and why, and whose each stop is. Every role may see it: a stop explains what is held."""
     async with call.begin(*Role) as connection:
         states = await scopes.states(connection)
-    return presenting.answer({"controls": [_plain(state) for state in states]})
+    money = call.services.settings.refunds_mode is Mode.LIVE
+    return presenting.answer({"moves_money": money, "controls": [_plain(state) for state in states]})
 
 
 @router.put(
     "",
     summary="Stop or resume",
-    responses={200: {"model": ControlChanged}, **errors(Code.RECONCILIATION_REQUIRED, body=True)},
+    responses={
+        200: {"model": ControlChanged},
+        **errors(Code.RECONCILIATION_REQUIRED, Code.RESUME_NEEDS_ANOTHER_PERSON, Code.PERSON_REQUIRED, body=True),
+    },
     openapi_extra=takes(ControlChange),
 )
 async def change(call: TheCall) -> Response:
-    """Once a stop has answered, no new call that moves money starts. Calls that had started are listed, with whether their end is known."""
+    """Once a stop has answered, no new call that moves money starts in its scope. Calls that had started are listed, with whether their end is known.
+
+    An operator stops alone, and another person resumes. Whoever may not is refused, which is recorded.
+    """
     raw = await call.body()
     database = call.services.database
-    async with call.begin(Role.OPERATOR) as connection:
-        wanted = parse(ControlChange, raw)
-        state = await scopes.change(
-            connection,
-            database.clock,
-            scope=wanted.scope,
-            stopped=wanted.state == "stopped",
-            mode=wanted.mode,
-            reason=wanted.reason,
-            actor=call.actor.principal_id,
-        )
+    async with call.noting_refusal("control_refused"), call.begin(Role.OPERATOR) as connection:
+        if call.actor.kind is PrincipalKind.AGENT:
+            raise RefundError(Code.FORBIDDEN, "An agent can neither stop nor resume refunds, whatever its key allows.")
+        asked = parse(ControlChange, raw)
+        if asked.state is None and asked.mode is None:
+            raise RefundError(Code.INVALID_FIELD, "Name the state that is wanted, stopped or running, or a mode.", field="state")
+        wanted = scopes.Wanted(asked.scope, None if asked.state is None else asked.state == "stopped", asked.mode, asked.reason)
+        state = await scopes.change(connection, database.clock, wanted, call.actor)
     answer = _plain(state) | {"calls_in_flight": [], "resumed": 0}
-    if state["stopped"]:
-        answer["calls_in_flight"] = await _confirm(call)
-    else:
-        answer["resumed"] = await _wake_held(call)
+    if wanted.stopped:
+        answer["calls_in_flight"] = await _confirm(call, state["scope"])
+    elif not state["stopped"]:
+        answer["resumed"] = await _wake_held(call, state["scope"])
     return presenting.answer(answer)
 
 
@@ -84,14 +91,14 @@ def _plain(state: dict[str, Any]) -> dict[str, Any]:
     return state | {"state": "stopped" if state["stopped"] else "running"}
 
 
-async def _confirm(call: Call) -> list[dict[str, Any]]:
-    """Wait until every attempt that was open at the stop has answered or can no longer send anything, for a bounded time; then list them."""
+async def _confirm(call: Call, scope: str) -> list[dict[str, Any]]:
+    """Wait until every attempt of the scope that was open at the stop has answered or can no longer send anything, for a bounded time; then list them."""
     database = call.services.database
     until = time.monotonic() + CONFIRM_WITHIN_S
-    still_open = seen = await _open(database)
+    still_open = seen = await _open(database, scope)
     while any(row["may_still_send"] for row in still_open.values()) and time.monotonic() < until:
         await asyncio.sleep(_LOOK_EVERY_S)
-        still_open = await _open(database)
+        still_open = await _open(database, scope)
     return [
         {
             "attempt": attempt_id,
@@ -105,15 +112,15 @@ async def _confirm(call: Call) -> list[dict[str, Any]]:
     ]
 
 
-async def _open(database: Database) -> dict[str, Row]:
+async def _open(database: Database, scope: str) -> dict[str, Row]:
     async with database.begin() as connection:
-        return {row["id"]: row for row in await controls.open_attempts(connection)}
+        return {row["id"]: row for row in await controls.open_attempts(connection, scope)}
 
 
-async def _wake_held(call: Call) -> int:
+async def _wake_held(call: Call, scope: str) -> int:
     """Tell held refunds to go on. Only a hint, and only while Temporal answers: each looks again by itself."""
     async with call.services.database.begin() as connection:
-        held = await outbox.held_refunds(connection)
+        held = await outbox.held_refunds(connection, scope)
     woken = 0
     for refund_id in held[:_RESUMED_AT_ONCE]:
         message = Message(id="resume")

@@ -184,11 +184,11 @@ def sent_three_times(stage: Stage) -> None:
 
 
 def stopped(stage: Stage) -> None:
-    operator = stage.cast["administrator"]
-    operator.put("/v1/controls", {"scope": "everything", "state": "stopped", "reason": "demo: nothing may be sent now"})
+    stage.cast["olga"].put("/v1/controls", {"scope": "everything", "state": "stopped", "reason": "demo: nothing may be sent now"})
     refund = stage.ask(22_00, SUCCEEDED)
     stage.until(refund, "held", code="EMERGENCY_STOP")
-    operator.put("/v1/controls", {"scope": "everything", "state": "running", "reason": "demo: go on"})
+    # Whoever stopped cannot resume: that is the first administrator's.
+    stage.cast["administrator"].put("/v1/controls", {"scope": "everything", "state": "running", "reason": "demo: go on"})
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ PEOPLE: tuple[tuple[str, str, PrincipalKind, tuple[Role, ...]], ...] = (
     ("mona", "Mona, manager", PrincipalKind.PERSON, (Role.MANAGER,)),
     ("sven", "Sven, settler", PrincipalKind.PERSON, (Role.SETTLER,)),
     ("sara", "Sara, settler", PrincipalKind.PERSON, (Role.SETTLER,)),
+    ("olga", "Olga, operator", PrincipalKind.PERSON, (Role.OPERATOR,)),
 )
 """Who takes part. The requests name ``sam`` as the person who asked at the support system: nobody of these, so that nobody decides on their own."""
 

@@ -37,7 +37,7 @@ async def lift(stand: Stand, people: People) -> None:
     await people.control("POST", "/webhooks/release", {})
     await people.control("PUT", "/keys", {"key": SANDBOX_KEY})
     for scope in ({"state": "running"}, LIFT):
-        answer = await people.call("olga", "PUT", "/v1/controls", scope | {"reason": "the faults are over"})
+        answer = await people.call("administrator", "PUT", "/v1/controls", scope | {"reason": "the faults are over"})
         if answer.status_code != 200:
             raise RuntimeError(f"resuming was answered {answer.status_code}: {answer.text[:300]}")
 

@@ -278,7 +278,7 @@ class Faults:
                 return
             await asyncio.sleep(seconds)
             resumed_at = time.time()
-            await self.people.call("olga", "PUT", "/v1/controls", said | {"state": "running"})
+            await self.people.call("administrator", "PUT", "/v1/controls", said | {"state": "running"})
             listed = frozenset(call["refund"] for call in answer.json()["calls_in_flight"])
             self.book.stops.append(Stop(answered_at, resumed_at, listed))
 

@@ -240,8 +240,8 @@ class Whole:
         return answer.json()
 
     async def resume(self, reason: str = "test") -> dict[str, Any]:
-        """The end of the stop."""
-        answer = await self.call("olga", "PUT", "/v1/controls", {"state": "running", "reason": reason})
+        """The end of the stop, by another person than who stopped."""
+        answer = await self.call("administrator", "PUT", "/v1/controls", {"state": "running", "reason": reason})
         assert answer.status_code == 200, answer.text
         return answer.json()
 

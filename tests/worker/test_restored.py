@@ -10,6 +10,7 @@ from temporalio.client import Client
 from refunds.discrepancies import Standing
 from refunds.ids import workflow_id
 from refunds.messages import Message
+from refunds.people import Actor, PrincipalKind
 from store import judging, scopes
 from tests.activities.shop import Shop, opening
 from tests.activities.test_manual import gift_card
@@ -57,9 +58,8 @@ class Day:
     async def resume(self) -> None:
         """What an operator does: PUT /v1/controls."""
         async with self.shop.api.begin() as connection:
-            await scopes.change(
-                connection, self.shop.clock, scope="processor:stripe", stopped=False, mode=None, reason="compared", actor="pr_operator"
-            )
+            wanted = scopes.Wanted("processor:stripe", stopped=False, mode=None, reason="compared")
+            await scopes.change(connection, self.shop.clock, wanted, Actor("pr_operator", "olga", "Olga", PrincipalKind.PERSON))
 
     async def goes_on(self, refund_id: str) -> None:
         """Wake a held refund, as a resume does, and wait until it has been looked at again."""
