@@ -1,4 +1,4 @@
-"""The checks that every policy has: payment, coverage, window, ceilings, consent, limits over time, signals of fraud.
+"""The checks that every policy has: payment, coverage, window, ceilings, consent, limits over time. Those for signals of fraud are in ``signals``.
 
 Each takes the policy and the facts and gives one finding, also when all is well. What no setting names is refused or goes to a person; what is not
 known goes to a person (promise P11).
@@ -13,6 +13,7 @@ from refunds.facts import Facts
 from refunds.money import Money, format_money
 from refunds.policy.findings import DENY, REVIEW, Case, Finding
 from refunds.policy.model import Policy
+from refunds.policy.signals import NO_LIMIT, account_age, mismatch, refunds_number, risk_level, share_refunded, velocity
 from refunds.processor import DisputeState, PaymentStatus
 from refunds.reasons import Reason
 
@@ -142,24 +143,43 @@ def reason(policy: Policy, facts: Facts) -> Finding:
 def _reason(policy: Policy, given: Reason | None) -> Finding:
     case = Case("reason", "The policy covers the reason.", given or "not given", ", ".join(policy.reasons.accepted) or "none")
     setting = _setting(policy.reasons.accepted, policy.reasons.any_other, policy.reasons.not_given, given)
-    return case.by(setting, Code.NOT_COVERED, policy.texts.not_covered)
+    found = case.by(setting, Code.NOT_COVERED, policy.texts.not_covered)
+    return found if given is None else found.liftable()
+
+
+def evidence(policy: Policy, facts: Facts) -> Finding:
+    """Evidence that a reason asks for is there before anybody approves: never automatic, because only a person can see whether it is."""
+    given = facts.request.reason
+    kinds = policy.reasons.evidence.get(given, ()) if given else ()
+    case = Case(
+        "evidence",
+        "The evidence that the reason asks for is there before anybody approves.",
+        given or "no reason given",
+        ", ".join(kinds) or "none",
+    )
+    return case.review(signal="evidence", evidence=kinds).liftable() if kinds else case.passed()
 
 
 def window(policy: Policy, facts: Facts) -> Finding:
-    """Whether it was asked for in time: up to and including the instant that lies the window's days of 24 hours after delivery."""
-    text = "It was asked for within the return window, counted from delivery."
-    days = policy.windows.days(facts.order.categories)
-    asked, delivered = facts.request.requested_at, facts.order.delivered_at
+    """Whether it was asked for in time: up to and including the instant that lies the window's days of 24 hours after it begins."""
+    windows, order, asked = policy.windows, facts.order, facts.request.requested_at
+    text = f"It was asked for within the return window, counted from {_BEGINS[windows.start]}."
+    days, category = windows.shortest(order.categories)
+    held_against = f"{days} days for {category}" if category else f"{days} days"
+    begins = order.delivered_at if windows.start == "delivered" else order.placed_at
     if whole_release(facts):
-        return Case("window", text, "nothing was captured, so nothing is returned", f"{days} days").passed()
-    if delivered is None:
-        case = Case("window", text, "delivery is not recorded", f"{days} days from delivery")
-        return case.by(policy.windows.delivery_unknown, Code.NOT_COVERED, policy.texts.outside_window)
-    last = delivered + timedelta(days=days)
-    case = Case("window", text, f"asked at {rfc3339(asked)}", f"{days} days: from {rfc3339(delivered)} to {rfc3339(last)}")
-    if asked < delivered:
+        return Case("window", text, "nothing was captured, so nothing is returned", held_against).passed()
+    if begins is None:
+        case = Case("window", text, f"{_BEGINS[windows.start]} is not recorded", f"{held_against} from {_BEGINS[windows.start]}")
+        return case.by(windows.delivery_unknown, Code.NOT_COVERED, policy.texts.outside_window)
+    last = begins + timedelta(days=days)
+    case = Case("window", text, f"asked at {rfc3339(asked)}", f"{held_against}: from {rfc3339(begins)} to {rfc3339(last)}")
+    if asked < begins:
         return case.review()
-    return case.passed() if asked <= last else case.deny(Code.OUTSIDE_WINDOW, policy.texts.outside_window)
+    return case.passed() if asked <= last else case.deny(Code.OUTSIDE_WINDOW, policy.texts.outside_window).liftable()
+
+
+_BEGINS = {"delivered": "delivery", "placed": "the order"}
 
 
 def lines_amount(policy: Policy, facts: Facts) -> Finding:
@@ -199,7 +219,8 @@ def lines_returned(policy: Policy, facts: Facts) -> Finding:
         f"for {', '.join(required)}" if required else "no goods must come back",
     )
     if awaited and all(line.asked is not None for line in concerned):
-        return case.by(policy.returns.not_returned, Code.LINES_NOT_RETURNED, CATALOGUE[Code.LINES_NOT_RETURNED].meaning)
+        found = case.by(policy.returns.not_returned, Code.LINES_NOT_RETURNED, CATALOGUE[Code.LINES_NOT_RETURNED].meaning)
+        return found if None in known else found.liftable()
     return case.review(signal="lines_returned") if awaited or None in known else case.passed()
 
 
@@ -333,40 +354,25 @@ def customer_week(policy: Policy, facts: Facts) -> Finding:
     return case.passed() if total <= limit else case.by(policy.customer_limits.when_exceeded, Code.LIMIT_EXCEEDED, policy.texts.limits)
 
 
+def payment_refunds(policy: Policy, facts: Facts) -> Finding:
+    """How many refunds one payment has without a person."""
+    limit, total = policy.payments.refunds_per_payment, facts.payment.refunds_made + 1
+    case = Case(
+        "payment_refunds",
+        "The payment's refunds without a person are within the limit.",
+        f"{total} with this one",
+        NO_LIMIT if limit is None else f"{limit} of one payment",
+    )
+    if limit is None or total <= limit or whole_release(facts):
+        return case.passed()
+    return case.by(policy.payments.when_exceeded, Code.LIMIT_EXCEEDED, policy.texts.limits)
+
+
 def duplicate(policy: Policy, facts: Facts) -> Finding:
     """What looks like the same request again is looked at with both shown."""
     other = facts.request.possible_duplicate_of
     case = Case("duplicate", "It does not look like another request again.", f"like {other}" if other else "none found", "none")
     return case.review(signal=f"possible_duplicate:{other}") if other else case.passed()
-
-
-def risk_level(policy: Policy, facts: Facts) -> Finding:
-    """The processor's own judgement of the payment."""
-    level, accepted = facts.payment.risk_level, policy.fraud.risk_levels_accepted
-    case = Case("risk_level", "The processor sees no raised risk.", level or "not given", ", ".join(accepted) or "none")
-    return case.passed() if level in accepted else case.review(policy.fraud.ladder, signal=f"risk_level:{level or 'unknown'}")
-
-
-def account_age(policy: Policy, facts: Facts) -> Finding:
-    """A young account is looked at."""
-    age, limit = facts.customer.account_age_days, policy.fraud.account_younger_than_days
-    case = Case(
-        "account_age", "The customer's account is old enough.", "not known" if age is None else f"{age} days", f"at least {limit} days"
-    )
-    if age is None:
-        return case.review(policy.fraud.ladder, signal="account_age:unknown")
-    return case.passed() if age >= limit else case.review(policy.fraud.ladder, signal=f"account_age:{age}")
-
-
-def share_refunded(policy: Policy, facts: Facts) -> Finding:
-    """A customer most of whose orders come back is looked at."""
-    share, orders = facts.customer.share_refunded_percent, facts.customer.orders
-    limit, least = policy.fraud.share_refunded_above_percent, policy.fraud.share_counts_from_orders
-    observed = f"{'not known' if share is None else f'{share} percent'} of {orders} orders"
-    case = Case("share_refunded", "The share refunded is ordinary.", observed, f"at most {limit} percent, counted from {least} orders")
-    if orders < least or (share is not None and share <= limit):
-        return case.passed()
-    return case.review(policy.fraud.ladder, signal=f"share_refunded:{'unknown' if share is None else share}")
 
 
 CHECKS: tuple[Check, ...] = (
@@ -377,6 +383,7 @@ CHECKS: tuple[Check, ...] = (
     requester,
     channel,
     reason,
+    evidence,
     window,
     lines_amount,
     lines_captured,
@@ -389,9 +396,13 @@ CHECKS: tuple[Check, ...] = (
     exchange_rate,
     customer_day_all,
     customer_week,
+    payment_refunds,
     duplicate,
     risk_level,
     account_age,
     share_refunded,
+    refunds_number,
+    velocity,
+    mismatch,
 )
 """In the order in which they are made: when several refuse, the first gives the code."""

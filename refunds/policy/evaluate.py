@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from refunds.errors import CATALOGUE, Code
 from refunds.facts import Facts, PolicyDecision, Review, Rung
-from refunds.policy import reading, rules
+from refunds.policy import limits, reading, rules
 from refunds.policy.checks import CHECKS, consent_given
 from refunds.policy.findings import ANSWER, CONSENT, DENY, REVIEW, Case, Finding
 from refunds.policy.model import Ladder, Policy, ReviewRole, Rule
@@ -20,6 +20,7 @@ INFORMATIONAL, AUTOMATIC, REVIEWED, HIGH_IMPACT = 1, 2, 3, 4
 def evaluate(policy: Policy, facts: Facts) -> PolicyDecision:
     """Judge the facts. Never raises for what the facts say: what is not known goes to a person, what is not covered is refused or does."""
     findings = [check(policy, facts) for check in CHECKS]
+    findings += limits.findings(policy, facts, policy.texts.limits)
     findings += reading.findings(policy, facts)
     findings += _custom(policy, facts)
     review = _review(policy, [f for f in findings if f.check.result == REVIEW])
@@ -32,6 +33,7 @@ def evaluate(policy: Policy, facts: Facts) -> PolicyDecision:
         checks=tuple(f.check for f in findings),
         terms_valid_s=policy.terms_valid_for,
         signals=tuple(f.signal for f in findings if f.signal is not None),
+        limits=limits.standings(policy, facts),
     )
     answer = next((f for f in findings if f.check.result == ANSWER), None)
     if answer is not None:

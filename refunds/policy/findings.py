@@ -1,6 +1,6 @@
 """What one check comes to: the check as it is recorded, and what it demands."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from refunds.errors import Code
 from refunds.facts import Check
@@ -15,13 +15,24 @@ ANSWER = "answer"
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A check with its consequence. ``ladder`` names the ladder of a review (``None`` is the ladder of the reviewed tier), ``code`` says why it is denied,
-    ``text`` is the merchant's own wording, ``signal`` marks what a reviewer should see at once."""
+    ``text`` is the merchant's own wording, ``signal`` marks what a reviewer should see at once, ``evidence`` must be there before anybody approves.
+    ``may_be_lifted`` says that an exception of the policy can let it pass: what is not known never can be."""
 
     check: Check
     ladder: str | None = None
     code: Code | None = None
     text: str = ""
     signal: str | None = None
+    evidence: tuple[str, ...] = ()
+    may_be_lifted: bool = False
+
+    def liftable(self) -> "Finding":
+        """The same, which an exception can let pass."""
+        return self if self.check.result == PASS else replace(self, may_be_lifted=True)
+
+    def lifted(self, why: str) -> "Finding":
+        """It passes because of an exception, which the record shows."""
+        return Finding(replace(self.check, observed=f"{self.check.observed}; excepted by {why}", result=PASS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +55,9 @@ class Case:
         """The customer must agree first."""
         return Finding(self._check(CONSENT))
 
-    def review(self, ladder: str | None = None, *, signal: str | None = None) -> Finding:
+    def review(self, ladder: str | None = None, *, signal: str | None = None, evidence: tuple[str, ...] = ()) -> Finding:
         """A person looks."""
-        return Finding(self._check(REVIEW), ladder=ladder, signal=signal)
+        return Finding(self._check(REVIEW), ladder=ladder, signal=signal, evidence=evidence)
 
     def deny(self, code: Code, text: str = "") -> Finding:
         """It is refused."""

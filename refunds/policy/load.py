@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from refunds.errors import RefundError
 from refunds.money import CURRENCIES, Money, format_money, parse_amount
-from refunds.policy import positions, rules
+from refunds.policy import limits, positions, rules
 from refunds.policy.model import Ceilings, Policy, ReviewRole
 from refunds.policy.positions import Path, Placed
 from refunds.terms import canonical_hash
@@ -58,6 +58,7 @@ def load_policy(text: str) -> Policy:
     policy: Policy | None = None
     if placed.value is not None:
         found += _read_amounts(placed)
+        found += limits.read_amounts(_mapping(placed.value), _amount, CURRENCIES)
         try:
             policy = Policy.model_validate(placed.value)
         except ValidationError as error:
@@ -186,6 +187,8 @@ def _contradictions(policy: Policy) -> Iterator[tuple[Path, str, str]]:
     yield from _base(policy)
     yield from _ladders(policy)
     yield from _rules(policy)
+    ceilings = policy.currencies.get(policy.base or "")
+    yield from limits.contradictions(policy, ceilings.largest if ceilings else None)
     yield from _returns(policy)
     if not policy.currencies:
         yield ("currencies",), "no currency is named", "Name at least one with its ceilings, or nothing could go without a manager."

@@ -6,11 +6,16 @@ Amounts are in the unit of the processor's API, lengths of time in seconds (exce
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
+from functools import cached_property
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
+from refunds.facts import TimeFacts
+from refunds.hours import Calendar, is_holiday, is_open, local
+from refunds.policy.calendars import WEEKDAYS, OpeningHours
+from refunds.policy.exceptions import PolicyException
 from refunds.policy.kinds import (
     Amount,
     Answer,
@@ -19,15 +24,22 @@ from refunds.policy.kinds import (
     NamedReason,
     NamedRole,
     Part,
+    Percent,
     ReviewRole,
     Seconds,
     Sentence,
     Stricter,
+    Words,
     Zone,
     is_default,
 )
+from refunds.policy.limits import LimitRule
+from refunds.reasons import Reason
 
 __all__ = ["Policy", "ReviewRole"]
+
+Evidence = Annotated[tuple[Name, ...], Field(min_length=1, max_length=20)]
+"""Kinds of evidence, in words of the merchant's own: ``photo``, ``carrier_statement``."""
 
 
 class LadderRung(Part):
@@ -37,20 +49,29 @@ class LadderRung(Part):
     role: NamedRole
     remind_after: Seconds
     decide_within: Seconds
+    hours: Annotated[Name | None, is_default(None)] = None
 
 
 class Ladder(Part):
-    """Who decides, and to whom silence climbs; after the last rung the refund expires."""
+    """Who decides, and to whom silence climbs; after the last rung the refund expires.
+
+    ``specialists`` are handles of persons and roles of the API: where there are any, only these may approve. With ``reasons_required`` everybody who decides
+    says why.
+    """
 
     people: Literal[1, 2] = 1
+    specialists: Annotated[tuple[Words, ...], Field(max_length=100), is_default(())] = ()
+    reasons_required: Annotated[bool, is_default(False)] = False
     rungs: Annotated[tuple[LadderRung, ...], Field(min_length=1, max_length=10)]
 
 
 class Tier(Part):
-    """One of the four tiers of impact; the two that people decide name a ladder."""
+    """One of the four tiers of impact; the two that people decide name a ladder. With ``draft`` its refunds are prepared and never sent."""
 
     title: Annotated[str, Field(min_length=1, max_length=120)]
     ladder: Name | None = None
+    draft: Annotated[bool, is_default(False)] = False
+    approval_owner: Annotated[Words | None, is_default(None)] = None
 
 
 class Tiers(Part):
@@ -72,15 +93,21 @@ class Ceilings(Part):
 
 
 class Windows(Part):
-    """Return windows in days of 24 hours from delivery; the last instant is still inside."""
+    """Return windows in days of 24 hours from delivery (or from the order, for what is not delivered); the last instant is still inside."""
 
+    start: Annotated[Literal["delivered", "placed"], is_default("delivered")] = "delivered"
     default_days: Days
     categories: dict[Annotated[str, Field(min_length=1, max_length=100)], Days] = Field(default_factory=dict[str, int])
     delivery_unknown: Stricter = "review"
 
     def days(self, categories: tuple[str, ...]) -> int:
         """The days for an order of these categories: the shortest of all that apply."""
-        return min((self.categories.get(c, self.default_days) for c in categories), default=self.default_days)
+        return self.shortest(categories)[0]
+
+    def shortest(self, categories: tuple[str, ...]) -> tuple[int, str]:
+        """The shortest window of all that apply to an order of these categories, and the category it is of; empty for the default."""
+        each = ((self.categories[c], c) if c in self.categories else (self.default_days, "") for c in categories)
+        return min(each, default=(self.default_days, ""))
 
 
 class Returns(Part):
@@ -99,6 +126,14 @@ class Reasons(Part):
     accepted: tuple[NamedReason, ...]
     any_other: Stricter = "deny"
     not_given: Answer = "review"
+    evidence: Annotated[dict[NamedReason, Evidence], is_default({})] = Field(default_factory=dict[Reason, tuple[str, ...]])
+
+
+class Payments(Part):
+    """How many refunds one payment has without a person; ``None`` is no limit."""
+
+    refunds_per_payment: Annotated[int | None, Field(ge=1, le=1_000)] = None
+    when_exceeded: Stricter = "review"
 
 
 class Channels(Part):
@@ -148,14 +183,21 @@ class FraudSignals(Part):
     account_younger_than_days: Annotated[int, Field(ge=0, le=3_650)]
     share_refunded_above_percent: Annotated[int, Field(ge=0, le=100)]
     share_counts_from_orders: Annotated[int, Field(ge=1, le=10_000)]
+    refunds_above: Annotated[int | None, Field(ge=0, le=10_000), is_default(None)] = None
+    requests_per_hour_above: Annotated[int | None, Field(ge=0, le=10_000), is_default(None)] = None
+    requests_per_day_above: Annotated[int | None, Field(ge=0, le=10_000), is_default(None)] = None
+    mismatches: Annotated[tuple[Literal["customer", "country", "checks"], ...], is_default(())] = ()
     ladder: Name
 
 
 class ReadingLimits(Part):
-    """How sure the reader of free text must be, in percent, before a refund can go without a person or a question can be answered."""
+    """How sure the reader of free text must be, in percent, by tier: for a question to be answered (1), for a refund to go without a person (2), and for it
+    to be decided by a reviewer (3). Less sure than that is for the ladder of tier 4; ``None`` leaves it with the reviewer.
+    """
 
-    confidence_to_refund: Annotated[int, Field(ge=1, le=100)]
-    confidence_to_answer: Annotated[int, Field(ge=1, le=100)]
+    confidence_to_refund: Percent
+    confidence_to_answer: Percent
+    confidence_to_review: Annotated[Percent | None, is_default(None)] = None
 
 
 class OutOfScope(Part):
@@ -166,6 +208,30 @@ class OutOfScope(Part):
     goodwill: Sentence
 
 
+class Payouts(Part):
+    """Paying out what is no return of a captured payment. This system has no such operation and refuses it by name whatever a policy says; one that means to
+    allow it must still name the process in which a payout is disputed.
+    """
+
+    allowed: bool = False
+    dispute_process: Sentence | None = None
+
+
+class Governing(Part):
+    """The merchant's facts that are recorded with every refund. What an order says of its own legal entity, customer type and geography counts more."""
+
+    system_of_record: Words | None = None
+    legal_entity: Words | None = None
+    customer_type: Words | None = None
+    geography: Words | None = None
+    data_involved: Annotated[tuple[Words, ...], Field(max_length=50)] = ()
+    approval_owner: Words | None = None
+
+
+MACHINE_WRITTEN = "A machine wrote this answer. It rests on these words of our refund policy:"
+APPEAL = "If you do not agree, tell our customer service why: a person who has not decided it yet will look at it again."
+
+
 class Texts(Part):
     """The merchant's own words, quoted to customers."""
 
@@ -174,6 +240,8 @@ class Texts(Part):
     outside_window: Sentence
     not_covered: Sentence
     limits: Sentence
+    machine_written: Annotated[Sentence, is_default(MACHINE_WRITTEN)] = MACHINE_WRITTEN
+    appeal: Annotated[Sentence, is_default(APPEAL)] = APPEAL
 
 
 class Rule(Part):
@@ -201,22 +269,51 @@ class Policy(Part):
     currencies: dict[Annotated[str, Field(pattern=r"^[A-Z]{3}$")], Ceilings]
     base_currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] | None = None
     rates_at_most_days_old: Annotated[int, Field(ge=1, le=365)] = 7
+    zone: Annotated[Zone | None, is_default(None)] = None
+    calendars: Annotated[dict[Name, OpeningHours], is_default({})] = Field(default_factory=dict[str, OpeningHours])
+    business_hours: Annotated[Name | None, is_default(None)] = None
     windows: Windows
     returns: Returns = Returns()
     reasons: Reasons
+    payments: Annotated[Payments, is_default(Payments())] = Payments()
     channels: Channels
     requesters: Requesters
     customer_limits: CustomerLimits
+    limits: Annotated[tuple[LimitRule, ...], Field(max_length=50), is_default(())] = ()
     fraud: FraudSignals
     reading: ReadingLimits
     out_of_scope: OutOfScope
+    payouts: Annotated[Payouts, is_default(Payouts())] = Payouts()
+    governance: Annotated[Governing, is_default(Governing())] = Governing()
     texts: Texts
+    exceptions: Annotated[tuple[PolicyException, ...], Field(max_length=200), is_default(())] = ()
     rules: Annotated[tuple[Rule, ...], Field(max_length=100)] = ()
 
     @property
     def base(self) -> str | None:
         """The currency in which limits over time count all currencies together: the named one, or the only one there is. ``None``: nothing says which."""
         return self.base_currency or (next(iter(self.currencies)) if len(self.currencies) == 1 else None)
+
+    @property
+    def clock_zone(self) -> str:
+        """The zone in which the facts of the time are told: the named one, or that of the customer's day."""
+        return self.zone or self.customer_limits.zone
+
+    @cached_property
+    def open_hours(self) -> dict[str, Calendar]:
+        """Every calendar by its name."""
+        return {name: hours.calendar(name) for name, hours in self.calendars.items()}
+
+    def time_facts(self, at: datetime) -> TimeFacts:
+        """What the clocks of the policy say of an instant."""
+        here, hours = local(self.clock_zone, at), self.open_hours.get(self.business_hours or "")
+        return TimeFacts(
+            zone=self.clock_zone,
+            weekday=WEEKDAYS[here.weekday()],
+            hour=here.hour,
+            business_hours=None if hours is None else is_open(hours, at),
+            holiday=None if hours is None else is_holiday(hours, at),
+        )
 
     def ladders_named(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Every place that names a ladder, with the name."""

@@ -55,11 +55,11 @@ def test_small_and_clear_is_automatic_with_every_check_reported(facts: Build) ->
     decision = judge(facts())
     assert (decision.outcome, decision.tier, decision.consent, decision.review, decision.code) == ("proceed", 2, False, None, None)
     assert [c.id for c in decision.checks] == [
-        *["payment_status", "dispute", "refundable", "currency", "requester", "channel", "reason", "window"],
+        *["payment_status", "dispute", "refundable", "currency", "requester", "channel", "reason", "evidence", "window"],
         *["lines_amount", "lines_captured", "lines_returned", "largest", "ceiling"],
         *["customer_authentication", "consent", "customer_day", "exchange_rate", "customer_day_all"],
-        *["customer_week", "duplicate", "risk_level", "account_age"],
-        *["share_refunded", "reading", "rule:final_sale", "rule:gift_cards"],
+        *["customer_week", "payment_refunds", "duplicate", "risk_level", "account_age"],
+        *["share_refunded", "refunds_number", "velocity", "mismatch", "reading", "rule:final_sale", "rule:gift_cards"],
     ]
     assert not_passed(decision) == []
     for check in decision.checks:
