@@ -53,6 +53,9 @@ class Code(StrEnum):
     PAYMENT_IS_OTHER_OBJECT = "PAYMENT_IS_OTHER_OBJECT"
     AMBIGUOUS_PAYMENT = "AMBIGUOUS_PAYMENT"
     REFUND_NOT_FOUND = "REFUND_NOT_FOUND"
+    CUSTOMER_NOT_FOUND = "CUSTOMER_NOT_FOUND"
+    CUSTOMER_FORGOTTEN = "CUSTOMER_FORGOTTEN"
+    CUSTOMER_HAS_OPEN_REFUNDS = "CUSTOMER_HAS_OPEN_REFUNDS"
     LEG_NOT_FOUND = "LEG_NOT_FOUND"
     CONNECTED_ACCOUNT = "CONNECTED_ACCOUNT"
     GROUP_NOT_FOUND = "GROUP_NOT_FOUND"
@@ -88,6 +91,8 @@ class Code(StrEnum):
     TOO_LATE = "TOO_LATE"
     NOT_PARKED = "NOT_PARKED"
     RECONCILIATION_REQUIRED = "RECONCILIATION_REQUIRED"
+    ERASURES_NOT_REPLAYED = "ERASURES_NOT_REPLAYED"
+    ERASURE_LIST_UNREADABLE = "ERASURE_LIST_UNREADABLE"
     DISCREPANCY_CLOSED = "DISCREPANCY_CLOSED"
     POLICY_DATE_TAKEN = "POLICY_DATE_TAKEN"
     SIMULATION_RUNNING = "SIMULATION_RUNNING"
@@ -159,6 +164,7 @@ class Code(StrEnum):
     CURRENCIES_DIFFER = "CURRENCIES_DIFFER"
     PAYMENT_UNREADABLE = "PAYMENT_UNREADABLE"
     # parts that are down
+    ERASURE_LIST_UNAVAILABLE = "ERASURE_LIST_UNAVAILABLE"
     STORE_UNAVAILABLE = "STORE_UNAVAILABLE"
     ORCHESTRATOR_UNAVAILABLE = "ORCHESTRATOR_UNAVAILABLE"
     PROCESSOR_UNAVAILABLE = "PROCESSOR_UNAVAILABLE"
@@ -266,6 +272,17 @@ CATALOGUE: dict[Code, Meaning] = {
         "The order has several payments and none was named.",
         "Repeat with one of the named payments as payment_id, or ask for a refund of the whole order with POST /v1/refund-groups.",
     ),
+    _C.CUSTOMER_NOT_FOUND: Meaning(
+        404, "There is no such customer.", "Check the id: it is the one that orders and requests name as customer_id."
+    ),
+    _C.CUSTOMER_FORGOTTEN: Meaning(
+        410, "This customer was forgotten: nothing is left that tells of the person.", "Nothing more can be shown."
+    ),
+    _C.CUSTOMER_HAS_OPEN_REFUNDS: Meaning(
+        409,
+        "Refunds of this customer are under way, and whoever decides on them needs what was written.",
+        "Let the named refunds come to their end, or withdraw them, then repeat.",
+    ),
     _C.REFUND_NOT_FOUND: Meaning(404, "There is no such refund in sight of this key.", "Check the id and whose key it is."),
     _C.LEG_NOT_FOUND: Meaning(404, "The refund has no such leg.", "Read the refund: it lists its legs with their ids."),
     _C.CONNECTED_ACCOUNT: Meaning(
@@ -349,6 +366,16 @@ CATALOGUE: dict[Code, Meaning] = {
         409,
         "The database may have forgotten refunds, and no full reconciliation is done since.",
         "Wait until the one that is under way is done (GET /v1/reconciliation), look at what it found, then repeat.",
+    ),
+    _C.ERASURES_NOT_REPLAYED: Meaning(
+        409,
+        "The database may be older than the list of erasures outside of it: somebody who was forgotten may be known again.",
+        "Go through the list first: refunds forget --replay FILE (docs/runbooks/forgetting.md), then repeat.",
+    ),
+    _C.ERASURE_LIST_UNREADABLE: Meaning(
+        422,
+        "A line of the list of erasures cannot be used.",
+        "Use the file as it was written, with the keys it was written with; see the named line.",
     ),
     _C.DISCREPANCY_CLOSED: Meaning(
         409, "This discrepancy is closed.", "If the difference is still there, the next reconciliation opens a new one."
@@ -527,6 +554,12 @@ CATALOGUE: dict[Code, Meaning] = {
     ),
     _C.PAYMENT_UNREADABLE: Meaning(
         0, "The processor's answer for this payment cannot be read.", "Look it up there, and send the order yourself."
+    ),
+    _C.ERASURE_LIST_UNAVAILABLE: Meaning(
+        503,
+        "The list of erasures outside the database cannot be written, so nobody is forgotten: after a restore it could not be done again.",
+        "Repair what ERASURE_LIST names, then repeat.",
+        retryable=True,
     ),
     _C.STORE_UNAVAILABLE: Meaning(
         503,

@@ -28,6 +28,9 @@ class Prefix(StrEnum):
     HALT = "halt"
     RATE = "rate"
     PULL = "pull"
+    ERASURE = "era"
+    REPLAY = "rep"
+    RETENTION = "ret"
     DELEGATION = "dlg"
     EVIDENCE = "ev"
 
