@@ -4,6 +4,7 @@ from store.tables.chain import ledger_checkpoints, ledger_entries, ledger_export
 from store.tables.columns import metadata
 from store.tables.forgetting import erasure_replays, erasures
 from store.tables.governing import controls, exchange_rates, halts, ledger, outbox, pacing, policy_versions
+from store.tables.limits import breakers, limit_uses, limit_warnings
 from store.tables.merchant import customer_keys, customers, order_versions, orders, payment_snapshots, payments
 from store.tables.people import api_keys, delegations, principals
 from store.tables.processor import (
@@ -26,6 +27,7 @@ from store.tables.refunds import classifications, decisions, evidence, instructi
 __all__ = [
     "api_keys",
     "attempts",
+    "breakers",
     "classifications",
     "consumed_decisions",
     "controls",
@@ -48,6 +50,8 @@ __all__ = [
     "ledger_nodes",
     "leg_attempts",
     "legs",
+    "limit_uses",
+    "limit_warnings",
     "metadata",
     "operations",
     "order_pulls",

@@ -110,6 +110,7 @@ processor_refunds = Table(
     text_column("compared_in", nullable=True),  # the last reconciliation that saw it in the processor's list
     Index("ix_processor_refunds_first_seen", "first_seen_at", "id"),
     Index("ix_processor_refunds_changed", "updated_at", "id"),
+    Index("ix_processor_refunds_outside", "first_seen_at", postgresql_where=text("operation_id IS NULL")),
 )
 
 settlements = Table(

@@ -136,6 +136,7 @@ decisions = Table(
     at("recorded_at"),
     at("delivered_at", nullable=True),
     UniqueConstraint("refund_id", "revision", "kind", "step"),
+    Index("ix_decisions_reviewer", "principal_id", "recorded_at", postgresql_where=text("kind = 'review'")),
 )
 
 instructions = Table(

@@ -162,28 +162,121 @@ def _without_forgetting() -> None:
 
 
 def _policy() -> None:
-    pass
+    # Of two versions with one date, the one published last was in force and still is: those before it get a date so much earlier that nothing else changes.
+    op.execute(
+        "UPDATE policy_versions v SET effective_from = v.effective_from - later.n * interval '1 microsecond' FROM (SELECT version, row_number()"
+        " OVER (PARTITION BY effective_from ORDER BY version DESC) - 1 AS n FROM policy_versions) later WHERE later.version = v.version AND later.n > 0"
+    )
+    op.create_unique_constraint(op.f("uq_policy_versions_effective_from"), "policy_versions", ["effective_from"])
 
 
 def _without_policy() -> None:
-    pass
+    op.drop_constraint(op.f("uq_policy_versions_effective_from"), "policy_versions", type_="unique")
 
 
 # --- limits over time and the breaker
 
 
 def _limits() -> None:
-    pass
+    op.create_table(
+        "limit_uses",
+        sa.Column("refund_id", sa.Text(), nullable=False),
+        sa.Column("stage", sa.Text(), nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("customer_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=True),
+        sa.Column("by_agent", sa.Boolean(), nullable=False),
+        sa.Column("session", sa.Text(), nullable=True),
+        sa.Column("processor", sa.Text(), nullable=False),
+        sa.Column("amount", sa.BigInteger(), nullable=False),
+        sa.Column("currency", sa.Text(), nullable=False),
+        sa.Column("base", sa.Text(), nullable=True),
+        sa.Column("worth", sa.Numeric(), nullable=True),
+        sa.Column("taken_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("given_back_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(["customer_id"], ["customers.id"], name=op.f("fk_limit_uses_customer_id")),
+        sa.ForeignKeyConstraint(["refund_id"], ["refunds.id"], name=op.f("fk_limit_uses_refund_id")),
+        sa.PrimaryKeyConstraint("refund_id", "stage", name=op.f("pk_limit_uses")),
+    )
+    counts = ["refund_id", "amount", "currency", "base", "worth"]
+    counted = sa.text("given_back_at IS NULL")
+    op.create_index("ix_limit_uses_taken", "limit_uses", ["stage", "taken_at"], postgresql_where=counted, postgresql_include=counts)
+    op.create_index("ix_limit_uses_customer", "limit_uses", ["customer_id", "stage", "taken_at"])
+    for column in ("agent", "session"):
+        name = "agent_id" if column == "agent" else column
+        where = sa.text(f"{name} IS NOT NULL")
+        op.create_index(f"ix_limit_uses_{column}", "limit_uses", [name, "stage", "taken_at"], postgresql_where=where)
+    outside = sa.text("operation_id IS NULL")
+    op.create_index("ix_processor_refunds_outside", "processor_refunds", ["first_seen_at"], postgresql_where=outside)
+    op.create_index("ix_decisions_reviewer", "decisions", ["principal_id", "recorded_at"], postgresql_where=sa.text("kind = 'review'"))
+    # What was reserved or sent before there were limits counts towards them, by the same rule as from now on.
+    op.execute(_USED_BEFORE.format(stage="reserved", taken="v.created_at", counting=f"'{_RESERVING}', {_SENT}", among=""))
+    sent = " JOIN operations x ON x.refund_id = r.id AND x.revision = r.revision"
+    first = "coalesce((SELECT min(a.opened_at) FROM attempts a WHERE a.operation_id = x.id), x.created_at)"
+    op.execute(_USED_BEFORE.format(stage="sent", taken=first, counting=_SENT, among=sent))
+    op.create_table(
+        "breakers",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("since", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("figures", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("opened_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("cool_until", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("per_hour", sa.Integer(), nullable=False),
+        sa.Column("closed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("closed_by", sa.Text(), nullable=True),
+        sa.Column("closed_reason", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(["closed_by"], ["principals.id"], name=op.f("fk_breakers_closed_by")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_breakers")),
+    )
+    op.create_index("ix_breakers_list", "breakers", ["opened_at", "id"])
+    op.create_index("ix_breakers_open", "breakers", ["name", "scope"], unique=True, postgresql_where=sa.text("closed_at IS NULL"))
+    op.create_table(
+        "limit_warnings",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("subject", sa.Text(), nullable=False),
+        sa.Column("told_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("name", "subject", name=op.f("pk_limit_warnings")),
+    )
+
+
+_RESERVING = "awaiting_consent', 'awaiting_review', 'approved', 'held"
+_SENT = "'submitting', 'pending', 'parked', 'succeeded'"
+_USED_BEFORE = """
+    INSERT INTO limit_uses (refund_id, stage, revision, customer_id, agent_id, by_agent, session, processor, amount, currency, base, worth, taken_at,
+                            given_back_at)
+    SELECT r.id, '{stage}', r.revision, r.customer_id, r.agent_id,
+           r.agent_id IS NOT NULL OR r.details ->> 'agent_session_id' IS NOT NULL OR r.details ->> 'agent_model' IS NOT NULL,
+           left(encode(sha256(convert_to(r.integration || ':' || (r.details ->> 'agent_session_id'), 'UTF8')), 'hex'), 32),
+           p.processor,
+           CASE WHEN v.terms ->> 'operation' = 'release' THEN 0 ELSE v.amount END, v.currency,
+           v.facts #>> '{{base,currency}}',
+           CASE WHEN v.terms ->> 'operation' = 'release' THEN 0 ELSE CAST(v.facts #>> '{{base,amount}}' AS numeric) END,
+           {taken}, CASE WHEN r.status IN ({counting}) THEN NULL ELSE r.status_since END
+      FROM refunds r
+      JOIN revisions v ON v.refund_id = r.id AND v.revision = r.revision
+      JOIN payments p ON p.id = v.payment_id{among}
+     WHERE r.status NOT IN ('received', 'classified')
+"""
 
 
 def _without_limits() -> None:
-    pass
+    op.drop_table("limit_warnings")
+    op.drop_table("breakers")
+    op.drop_index("ix_decisions_reviewer", table_name="decisions", postgresql_where=sa.text("kind = 'review'"))
+    op.drop_index("ix_processor_refunds_outside", table_name="processor_refunds", postgresql_where=sa.text("operation_id IS NULL"))
+    op.drop_table("limit_uses")
 
 
 # --- stops by scope, and modes
 
 
-_SCOPE = "CASE WHEN processor IS NULL THEN scope IN ('everything', 'agents') OR scope LIKE 'agent:_%' ELSE scope = 'processor:' || processor END"
+_SCOPE = (
+    "CASE WHEN processor IS NULL THEN scope IN ('everything', 'agents') OR scope LIKE 'agent:_%' ELSE scope = 'processor:' || processor END"
+)
 
 
 def _controls() -> None:
