@@ -17,7 +17,7 @@ from refunds.processor import MANUAL
 from refunds.status import FINAL, Status
 from store.classifying import SEALED
 from store.lines import breakdown_of
-from store.situations import runbook_of, waits_for
+from store.situations import runbook_of, to_the_second, waits_for
 from store.sql import Row
 from store.views import Seen
 
@@ -128,6 +128,7 @@ def refund(seen: Seen, *, run_url: str, texts: Mapping[str, str] | None, reads_t
         "instructions": [_instruction(i) for i in row["instructions"] or ()],
         "revisions": [_revision(r) for r in row["revisions"] or ()],
         "deadlines": _deadlines(row),
+        "held_by": row["held_by"],
         "runbook": runbook_of(row),
         "for_customer": for_customer(row),
         "processor": {
@@ -143,6 +144,7 @@ def refund(seen: Seen, *, run_url: str, texts: Mapping[str, str] | None, reads_t
         "possible_duplicate": _looks_like(row["looks_like"]),
         "run": {"workflow_id": workflow_id(row["id"]), "url": run_url},
     }
+    shown["next_step"] = "; ".join(filter(None, (shown["next_step"], *map(_stopped, row["held_by"])))) or None
     if reads_text:
         shown["texts"] = None if texts is None else {kind: words for kind, words in texts.items() if kind != SEALED}
     return shown
@@ -153,6 +155,13 @@ def _looks_like(other: Row | None) -> dict[str, Any] | None:
     if other is None:
         return None
     return {**other, **_amount(other["amount"], other["currency"]), "created_at": _moment(other["created_at"])}
+
+
+def _stopped(stop: Mapping[str, Any]) -> str:
+    """Which stop keeps it back, in words that are for people alone: they quote who stopped it."""
+    since = to_the_second(stop["since"]) if stop["since"] else "an unknown time"
+    who = f"{stop['name']} ({stop['by']})" if stop["by"] else "the orchestrator"
+    return f"{stop['scope']} stopped by {who} since {since}: {stop['reason']}"
 
 
 def _request(row: Row) -> dict[str, Any]:
@@ -203,6 +212,7 @@ def _policy(row: Row) -> dict[str, Any] | None:
     return {
         "version": row["policy_version"],
         "hash": row["policy_hash"],
+        "return_rules": (decision.get("versions") or {}).get("return_rules"),
         "outcome": decision["outcome"],
         "explanation": decision["explanation"],
         "text": decision["policy_text"],

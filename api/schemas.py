@@ -155,11 +155,20 @@ class Needs(Shape):
     review: ReviewNeeded | None
 
 
-class PolicyJudged(Shape):
-    """What the policy made of the request."""
+class ReturnRules(Shape):
+    """The version whose return rules counted: the one in force when the order was placed, or today's where that is not known or older than the first."""
 
     version: int
     hash: str
+    because: Literal["placed", "older_than_the_first", "not_known"]
+
+
+class PolicyJudged(Shape):
+    """What the policy made of the request. ``return_rules`` is absent from refunds that were judged before orders kept theirs."""
+
+    version: int
+    hash: str
+    return_rules: ReturnRules | None
     outcome: str
     explanation: str
     text: str
@@ -336,6 +345,17 @@ class Run(Shape):
     url: str
 
 
+class StopView(Shape):
+    """A stop or halt that keeps a refund back: its scope, why, since when, and by whom (null: the orchestrator itself)."""
+
+    scope: str
+    code: str
+    reason: str | None
+    since: AwareDatetime | None
+    by: str | None
+    name: str | None
+
+
 class RefundView(RefundSummary):
     """Everything about a refund. ``texts`` and the reader's own words are only there for reviewers and auditors."""
 
@@ -350,6 +370,7 @@ class RefundView(RefundSummary):
     instructions: list[InstructionGiven]
     revisions: list[RevisionMade]
     deadlines: Deadlines
+    held_by: Annotated[list[StopView], Field(description="The stops and halts that keep it back now, the oldest first.")]
     runbook: str | None
     for_customer: str
     processor: ProcessorSide
@@ -407,6 +428,7 @@ class QuotedPolicy(Shape):
 
     version: int
     hash: str
+    return_rules: ReturnRules
     text: str
 
 
@@ -613,15 +635,3 @@ class KeyList(Shape):
     """All keys."""
 
     keys: list[KeyView]
-
-
-class PolicyView(Shape):
-    """A version of the policy."""
-
-    version: int
-    hash: str
-    source: str
-    effective_from: AwareDatetime
-    author_id: str | None
-    note: str
-    created_at: AwareDatetime

@@ -1,6 +1,7 @@
 """What keeps an approved refund back just now: the stop, draft mode, a halt of its processor, or its payment. Read anew whenever it matters."""
 
 from datetime import timedelta
+from typing import Any
 
 from sqlalchemy import Interval, Text, bindparam, func, literal, literal_column, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -12,7 +13,7 @@ from refunds.processor import MANUAL
 from refunds.status import Status
 from store import halts, restoring
 from store.sql import Query, Row, pipelined
-from store.tables import attempts, discrepancies, operations, refunds
+from store.tables import attempts, discrepancies, operations, principals, refunds
 from store.tables import controls as controls_table
 from store.tables import halts as halted
 
@@ -69,6 +70,37 @@ _CONTROLS = Query(
     .where(controls_table.c.scope == literal(halts.EVERYTHING))
 )
 
+_WHO = Query(
+    select(
+        halted.c.scope,
+        halted.c.code,
+        halted.c.reason,
+        halted.c.opened_at.label("since"),
+        principals.c.handle.label("by"),
+        principals.c.name,
+    )
+    .select_from(
+        halted.join(refunds, refunds.c.id == bindparam("refund", type_=Text)).outerjoin(principals, principals.c.id == halted.c.opened_by)
+    )
+    .where(
+        halted.c.lifted_at.is_(None),
+        or_(halts.covers(halted.c.scope, _PROCESSOR), (literal(MANUAL) == _PROCESSOR) & restoring.IN_DOUBT),
+    )
+    .union_all(
+        select(
+            controls_table.c.scope,
+            literal(Code.EMERGENCY_STOP.value),
+            controls_table.c.stop_reason,
+            controls_table.c.stopped_at,
+            principals.c.handle,
+            principals.c.name,
+        )
+        .outerjoin(principals, principals.c.id == controls_table.c.stopped_by)
+        .where(controls_table.c.stopped)
+    )
+    .order_by(literal_column("since"))
+)
+
 CODES = frozenset({Code.EMERGENCY_STOP, Code.DRAFT_MODE, Code.PROCESSOR_HALTED, Code.PAYMENT_HELD})
 """The codes of all of them."""
 
@@ -105,6 +137,11 @@ _OF = {halts.EVERYTHING: "", halts.AGENTS: " that agents asked for"}
 
 def _of_agent(scope: str) -> str:
     return f" that the agent {scope.removeprefix(halts.AGENT)} asked for"
+
+
+async def stops_of(connection: AsyncConnection, processor: str, refund_id: str) -> list[dict[str, Any]]:
+    """Every stop and halt that covers a refund now, the oldest first, for people: its scope, code and reason, since when, and who (``None``: the orchestrator)."""
+    return await _WHO.all(connection, refund=refund_id, processor=processor)
 
 
 async def of_payment(connection: AsyncConnection, payment_id: str, *, besides: str) -> Brake | None:

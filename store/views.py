@@ -15,6 +15,7 @@ from refunds.groups import BEFORE_REVIEW
 from refunds.processor import MANUAL
 from refunds.refundable import Refundable
 from refunds.status import Status
+from store import brakes
 from store.claims import refundable_of
 from store.snapshots import by_hand, from_plain, to_plain
 from store.sql import Query, Row
@@ -89,6 +90,9 @@ _REFUND = Query(
 )
 
 
+_MAY_BE_STOPPED = (Status.APPROVED, Status.HELD, Status.SUBMITTING)
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A refund with everything about it, and what is still refundable of its payment by the last reading (``None`` before there is one)."""
@@ -110,6 +114,8 @@ async def refund(connection: AsyncConnection, refund_id: str, *, integration: st
     if row["processor"] == MANUAL:
         payment = {"id": row["payment_id"], "currency": row["payment_currency"], "amount": row["payment_amount"]}
         row = {**row, "snapshot": to_plain(by_hand(payment, now))}
+    waiting = Status(row["status"]) in _MAY_BE_STOPPED or row["legs_at"] is not None
+    row = {**row, "held_by": await brakes.stops_of(connection, row["processor"], refund_id) if waiting and row["processor"] else []}
     figures = None
     if row["payment_id"] is not None and row["snapshot"] is not None:
         # Without this refund altogether: neither what it claims nor what the processor may already show of it.
