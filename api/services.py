@@ -1,9 +1,11 @@
 """What every call needs, made once a process."""
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 
 from fastapi import Request
 
+from api.erasure_list import ErasureList
 from api.limits import Limits
 from api.metrics import Metrics
 from api.orchestrator import Orchestrator
@@ -23,6 +25,8 @@ class Services:
     orchestrator: Orchestrator
     metrics: Metrics
     limits: Limits
+    erasures: ErasureList | None = None
+    simulating: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 def services_of(request: Request) -> Services:

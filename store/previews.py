@@ -1,6 +1,7 @@
 """What a request would come to, by the same facts and policy as the real thing, with nothing kept: the caller always rolls its transaction back."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -22,7 +23,8 @@ from store.tables import customers
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would be quoted. ``consented`` says that asking so is consent already; ``reason`` is what the processor would be told."""
+    """What would be quoted. ``consented`` says that asking so is consent already; ``reason`` is what the processor would be told, ``versions`` whose rules
+    judged it."""
 
     operation: OperationKind
     destination: str
@@ -32,8 +34,7 @@ class Preview:
     reason: Reason | None
     processor_reason: str | None
     consented: bool
-    policy_version: int
-    policy_hash: str
+    versions: dict[str, Any]
     decision: PolicyDecision
     figures: Refundable
     breakdown: Breakdown | None
@@ -50,7 +51,7 @@ async def preview(connection: AsyncConnection, clock: Clock, refund_id: str, sta
     account_since = (
         await connection.execute(select(customers.c.account_created_at).where(customers.c.id == change["customer_id"]))
     ).scalar_one()
-    judged = await judge(connection, change, asked, state, account_since=account_since, stored=None)
+    judged = await judge(connection, change, asked, state, account_since=account_since, stored=None, locking=False)
     facts, amount = judged.facts, judged.facts.request.amount
     return Preview(
         operation=judged.operation(state),
@@ -61,8 +62,7 @@ async def preview(connection: AsyncConnection, clock: Clock, refund_id: str, sta
         reason=asked.reason,
         processor_reason=None if judged.by_hand else processor_reason(asked.reason),
         consented=facts.request.amount_named_by_customer and facts.request.customer_authenticated,
-        policy_version=judged.force.version,
-        policy_hash=judged.force.hash,
+        versions=judged.force.recorded(),
         decision=judged.decision,
         figures=judged.figures,
         breakdown=judged.breakdown,

@@ -13,9 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.allocation import Breakdown
 from refunds.classification import Source
+from refunds.differences import differences
 from refunds.errors import Code, RefundError
-from refunds.facts import Check, Facts, PolicyDecision, Review, Rung
+from refunds.facts import Facts, PolicyDecision, Review, Rung
 from refunds.groups import judge_as_a_whole
+from refunds.limits import Stage
 from refunds.marketplace import LEG_FIELDS, NOTHING_PLANNED, Planned, PlannedLeg, plan_legs
 from refunds.money import Money, requested
 from refunds.payment_ids import NotAPayment, answer_for
@@ -23,15 +25,16 @@ from refunds.policy import Policy, evaluate
 from refunds.processor import MANUAL, MISSING, PaymentState, PaymentStatus
 from refunds.reasons import processor_reason
 from refunds.refundable import Refundable
+from refunds.requoting import reviewed_again
 from refunds.settings import Settings
 from refunds.status import Event, Status, allows
 from refunds.terms import LegTerms, OperationKind, Terms
-from store import flows, groups, lines, policies
+from store import flows, groups, limits, lines, policies
 from store.asking import Asked
 from store.changes import SYSTEM, Change
 from store.claims import CLAIMS, claiming, fold
 from store.facts import UNREAD, StoredReading, gather, reading_of
-from store.requirements import APPROVE, CONSENT, advance_to_unmet, enter_review, record_decision
+from store.requirements import APPROVE, CONSENT, Required, advance_to_unmet, enter_review, record_decision
 from store.sql import Query, Row, pipelined
 from store.tables import customers, orders, payments, processor_binding, revisions
 
@@ -50,7 +53,7 @@ class Judged:
     """One judgement: what it rests on and what the policy makes of it. ``account`` is the processor account this database is bound to, ``breakdown`` what
     the named lines come to."""
 
-    force: policies.InForce
+    force: policies.Applied
     order: Row
     account: str | None
     figures: Refundable
@@ -85,6 +88,7 @@ _ORDER = Query(
         payments.c.tender,
         select(func.count()).where(_siblings.c.order_id == orders.c.id, _siblings.c.amount > 0).scalar_subquery().label("payments"),
         select(processor_binding.c.account).scalar_subquery().label("account"),
+        *policies.PLACED,
     )
     .join(payments, payments.c.order_id == orders.c.id)
     .where(payments.c.id == bindparam("payment"))
@@ -109,15 +113,19 @@ async def judge(
     *,
     account_since: datetime | None,
     stored: StoredReading | None,
+    locking: bool = True,
 ) -> Judged:
-    """Gather the facts and judge them under the policy in force, writing nothing. Raises what the amount alone makes impossible."""
+    """Gather the facts and judge them under the policy in force, writing nothing; ``locking`` the limits over time unless nothing will be kept of it.
+
+    Raises what the amount alone makes impossible.
+    """
     async with pipelined(connection):
         newest = await policies.IN_FORCE.ask(connection, at=change.at)
         ordered = await _ORDER.ask(connection, payment=asked.payment_id)
         claimed = await CLAIMS.ask(connection, **claiming(asked.payment_id, besides=change.id))
         taken = await lines.TAKEN.ask(connection, **claiming(asked.payment_id, besides=change.id))
-    force = await policies.parsed(connection, await newest.first())
     order, figures = await ordered.one(), fold(state, await claimed.all())
+    force = await policies.applied(connection, await newest.first(), order, change.at)
     if change["group_id"]:
         priced = await lines.of_group(connection, order, asked.units, change["group_id"])
     else:
@@ -142,6 +150,7 @@ async def judge(
         stored=stored,
         priced=priced,
         by_lines=asked.by_lines or bool(change["group_id"] and asked.units and not asked.full),
+        locking=locking,
     )
     if change["group_id"]:
         others = await groups.others(connection, change, force.policy, order["recorded_currency"])
@@ -200,13 +209,15 @@ async def quote(
     state: PaymentState,
     *,
     refuse_denied: bool = False,
-    reviewed: Review | None = None,
+    before: Row | None = None,
+    by_itself: bool = False,
 ) -> None:
     """Make the next revision of a refund and move it to whatever that needs, or to ``denied`` or ``answered``.
 
     The caller holds the payment's and the refund's lock; the customer's is taken here. With ``refuse_denied`` (a reviewer's revision) terms that the
-    policy denies raise their code and leave the refund as it is, except where a dispute denies any terms. ``reviewed`` is the review that earlier terms
-    of the same wish had needed: what a person had approved, a person approves again. Saves nothing by itself.
+    policy denies raise their code and leave the refund as it is, except where a dispute denies any terms. ``before`` is the revision that these terms follow:
+    what is not as it was is recorded with them. With ``by_itself`` nobody asked for other terms, the old ones lapsed or no longer fit: what a person had
+    approved, a person approves again, and so does one wherever the money, a dispute or the order has moved. Saves nothing by itself.
     """
     account_since = await _LOCK_CUSTOMER.value(connection, customer=change["customer_id"])
     stored = (await reading_of(connection, change.id) or UNREAD) if change["has_text"] else None
@@ -215,18 +226,20 @@ async def quote(
     if refuse_denied and denied:
         code = Code(judged.decision.code or Code.POLICY_DENIED)
         raise RefundError(code, judged.decision.explanation, field=LEG_FIELDS.get(code, "amount"))
-    if reviewed is not None and judged.decision.outcome == "proceed" and judged.decision.review is None:
-        check = Check(
-            "reviewed_before", "A person approved the terms that lapsed, so a person approves these.", "approved", "again", "require_review"
-        )
-        tier = 4 if reviewed.role == "manager" or reviewed.people > 1 else 3
-        checks = (*judged.decision.checks, check)
-        judged = replace(judged, decision=replace(judged.decision, review=reviewed, tier=tier, checks=checks))
-    await _write(connection, settings, change, asked, state, judged)
+    if before is not None and by_itself and judged.decision.outcome == "proceed":
+        reviewed, people = Required.of(before["decision"]).review, ladder_for_people(judged.force.policy)
+        judged = replace(judged, decision=reviewed_again(judged.decision, judged.facts, before, reviewed, people))
+    await _write(connection, settings, change, asked, state, judged, before)
 
 
 async def _write(
-    connection: AsyncConnection, settings: Settings, change: Change, asked: Asked, state: PaymentState, judged: Judged
+    connection: AsyncConnection,
+    settings: Settings,
+    change: Change,
+    asked: Asked,
+    state: PaymentState,
+    judged: Judged,
+    before: Row | None,
 ) -> None:
     revision, facts, decision = change["revision"] + 1, judged.facts, judged.decision
     why_no_terms = _why_no_terms(asked, state, facts)
@@ -245,14 +258,21 @@ async def _write(
         "policy_version": judged.force.version,
         "policy_hash": judged.force.hash,
         "facts": _recorded(facts) | lines.recorded(judged.breakdown),
-        "decision": decision.plain(),
+        "decision": decision.plain() | {"versions": judged.force.recorded()},
         "author_id": asked.author,
         "loosened": await _loosened(connection, change, asked, facts),
         "changes": None,
         "created_at": change.at,
         "expires_at": terms.expires_at if terms else None,
     }
-    await _REVISE.do(connection, **row)
+    changed = differences(before, row) if before is not None else ()
+    row["changes"] = [one.plain() for one in changed] if before is not None else None
+    async with pipelined(connection):
+        await _REVISE.ask(connection, **row)
+        if proceeding:
+            await _take(connection, change, state, judged, revision)
+    if proceeding:
+        await limits.tell_of_warnings(connection, change, judged.force.policy, decision.limits)
     change.put(
         revision=revision,
         terms_hash=row["terms_hash"],
@@ -283,9 +303,29 @@ async def _write(
         payment=asked.payment_id,
         policy_version=judged.force.version,
         policy_hash=judged.force.hash,
+        return_rules_version=judged.force.placed.version,
+        return_rules_hash=judged.force.placed.hash,
         outcome=decision.outcome,
+        changed=[one.field for one in changed] or None,
     )
     await _move(connection, change, row, decision, why_no_terms)
+
+
+async def _take(connection: AsyncConnection, change: Change, state: PaymentState, judged: Judged, revision: int) -> None:
+    """Take what the terms reserve of limits over time, in place of what earlier terms of the refund took. A release moves no money and counts as a refund."""
+    facts, release = judged.facts, judged.operation(state) is OperationKind.RELEASE
+    await limits.take(
+        connection,
+        change.row,
+        Stage.RESERVED,
+        revision=revision,
+        processor=judged.order["processor"],
+        amount=0 if release else facts.request.amount,
+        currency=state.currency,
+        base=facts.base.currency,
+        worth=0 if release else facts.base.amount,
+        at=change.at,
+    )
 
 
 async def _move(
@@ -320,7 +360,7 @@ def _recorded(facts: Facts) -> dict[str, Any]:
     """The facts as they are kept: of what a reader noticed only how much, because its words may quote the customer (promise P9)."""
     plain = facts.plain()
     if plain["reading"] is not None:
-        plain["reading"] |= {name: len(plain["reading"][name]) for name in ("manipulation", "contradictions")}
+        plain["reading"] |= {"manipulation": len(plain["reading"]["manipulation"])}
     return plain
 
 
@@ -346,8 +386,9 @@ def _terms(settings: Settings, change: Change, asked: Asked, state: PaymentState
     account = MANUAL if judged.by_hand else judged.account
     assert account is not None  # the payments role bound it before it ever read a payment
     money = Money(facts.request.amount, state.currency)
-    review_s = sum(rung.decide_within_s for rung in decision.review.ladder) * decision.review.people if decision.review else 0
-    consent_s = decision.consent_within_s if decision.consent else 0
+    decided_by = change.at + timedelta(seconds=decision.consent_within_s if decision.consent else 0)
+    if decision.review is not None:
+        decided_by = decision.review.ends_by(decided_by)
     return Terms(
         refund=change.id,
         revision=revision,
@@ -373,7 +414,7 @@ def _terms(settings: Settings, change: Change, asked: Asked, state: PaymentState
         processor_reason=None if judged.by_hand else processor_reason(asked.reason, set_by_fraud_role=asked.reason_by_fraud_role),
         policy_version=judged.force.version,
         # Everything the terms wait for may take its whole time, and then they still hold for a while.
-        expires_at=change.at + timedelta(seconds=consent_s + review_s + decision.terms_valid_s),
+        expires_at=decided_by + timedelta(seconds=decision.terms_valid_s),
     )
 
 

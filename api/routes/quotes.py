@@ -119,7 +119,7 @@ def _shown(request: RefundRequest, preview: Preview, state: PaymentState) -> dic
         },
         "breakdown": presenting.breakdown(asdict(preview.breakdown) if preview.breakdown else None),
         "tier": decision.tier,
-        "policy": {"version": preview.policy_version, "hash": preview.policy_hash, "text": decision.policy_text},
+        "policy": preview.versions | {"text": decision.policy_text},
         "checks": [{"id": c.id, "text": c.text, "observed": c.observed, "limit": c.limit, "result": c.result} for c in decision.checks],
         "needs": {
             "consent": consent,

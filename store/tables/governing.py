@@ -63,6 +63,7 @@ policy_versions = Table(
     text_column("author_id", nullable=True),
     text_column("note"),
     at("created_at"),
+    UniqueConstraint("effective_from"),
 )
 
 exchange_rates = Table(

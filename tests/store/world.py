@@ -134,10 +134,11 @@ class World:
             return await principals.authenticate(connection, key, self.clock.now())
 
     async def policy(self, source: str) -> int:
-        """Put another policy in force."""
+        """Put another policy in force, a moment after the one before: two versions cannot take effect at one instant."""
+        self.clock.advance(microseconds=1)
         async with self.api.begin() as connection:
             published = await policies.publish(connection, self.clock, source=source, effective_from=None, author_id=None, note="test")
-            return published["version"]
+            return published.row["version"]
 
     # --- the merchant's side -----------------------------------------------------------------------------------------------------
 

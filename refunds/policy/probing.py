@@ -1,0 +1,91 @@
+"""Tries a policy's own rules on a few ordinary requests before it is published, to find what only shows when a rule is judged.
+
+A rule that fails on a request sends that request to a person, so such a mistake never pays. But it would send all of them, and nobody would know why.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from refunds.facts import BaseFacts, CustomerFacts, Facts, LineFacts, OrderFacts, PaymentFacts, RequestFacts
+from refunds.policy import positions, rules
+from refunds.policy.load import PolicyError, Problem, load_policy
+from refunds.policy.model import Policy
+from refunds.processor import DisputeState, PaymentStatus
+from refunds.reasons import Reason
+
+_NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
+
+
+def _first_of_a_customer(code: str) -> Facts:
+    """The most ordinary request there is: the first one of a customer, about an order that nobody has refunded anything of."""
+    return Facts(
+        at=_NOW,
+        request=RequestFacts(
+            amount=1_000,
+            currency=code,
+            full=False,
+            reason=Reason.CUSTOMER_REQUEST,
+            channel="chat",
+            agent_id=None,
+            requested_at=_NOW,
+            amount_named_by_customer=True,
+            customer_authenticated=True,
+        ),
+        order=OrderFacts(version=1, placed_at=_NOW - timedelta(days=9), delivered_at=_NOW - timedelta(days=5), categories=("books",)),
+        payment=PaymentFacts(
+            status=PaymentStatus.CAPTURED,
+            currency=code,
+            captured=10_000,
+            capturable=0,
+            remaining=10_000,
+            dispute=DisputeState.NONE,
+            risk_level="normal",
+            refunds_made=0,
+        ),
+        customer=CustomerFacts(account_age_days=0, orders=1, refunds=0, share_refunded_percent=0, amount_today=0, refunds_week=0),
+        base=BaseFacts(currency=code, amount=1_000, amount_today=0),
+        lines=(LineFacts(category="books", ordered=1, asked=None, refunded=0, shipped=1, returned=0),),
+    )
+
+
+def _requests(policy: Policy) -> Iterator[tuple[str, Facts]]:
+    """Ordinary requests, each with words for it."""
+    first = _first_of_a_customer(next(iter(policy.currencies), "USD"))
+    yield "a customer's first request", first
+    again = replace(first.customer, account_age_days=365, orders=5, refunds=1, share_refunded_percent=20, refunds_week=1, amount_today=500)
+    yield "a customer's second request", replace(first, customer=again, payment=replace(first.payment, refunds_made=1))
+    everything = replace(first.request, amount=first.payment.remaining, full=True)
+    yield "a full refund", replace(first, request=everything, payment=replace(first.payment, captured=everything.amount))
+    yield "a payment of which nothing is left", replace(first, payment=replace(first.payment, remaining=0))
+
+
+def ready_to_publish(source: str) -> Policy:
+    """Read a policy that is to be published. Raises :class:`refunds.policy.PolicyError` as ``load_policy`` does, and for a rule that divides by zero."""
+    policy = load_policy(source)
+    found = divisions_by_zero(policy)
+    if not found:
+        return policy
+    placed = positions.read(source)
+    problems: list[Problem] = []
+    for at, request in found:
+        mark = placed.mark(("rules", at, "when"))
+        what = f"the rule divides by zero on {request}, so a person would have to look at each such refund"
+        problems.append(Problem(mark.line, mark.column, f"rules.{at}.when", what, "Ask first whether it is zero: x > 0 && y / x > 3."))
+    raise PolicyError(problems)
+
+
+def divisions_by_zero(policy: Policy) -> list[tuple[int, str]]:
+    """The rules (by their place, counted from 0) that divide by zero on an ordinary request, each with the request in words."""
+    found: list[tuple[int, str]] = []
+    for at, rule in enumerate(policy.rules):
+        if rules.uses_reading(rule.when):
+            continue
+        for words, facts in _requests(policy):
+            try:
+                rules.judge(rule.when, rules.plain_facts(facts))
+            except rules.RuleError as error:
+                if isinstance(error.__cause__, ZeroDivisionError):
+                    found.append((at, words))
+                    break
+    return found
