@@ -327,8 +327,10 @@ async def _first_to_say_so(connection: AsyncConnection, change: Change, actor: A
     ).scalar_one_or_none()
 
 
-async def instruct(connection: AsyncConnection, change: Change, kind: str, actor: Actor, body: dict[str, Any]) -> str:
-    """Record what a person asks of a refund, and enter it in the ledger; returns the id of the record."""
+async def instruct(
+    connection: AsyncConnection, change: Change, kind: str, actor: Actor, body: dict[str, Any], *, applied: bool = False
+) -> str:
+    """Record what a person asks of a refund, and enter it in the ledger; returns the id of the record. ``applied`` says that it is done by that."""
     instruction_id = new_id(Prefix.INSTRUCTION)
     await connection.execute(
         insert(instructions).values(
@@ -339,6 +341,7 @@ async def instruct(connection: AsyncConnection, change: Change, kind: str, actor
             principal_id=actor.principal_id,
             role=",".join(sorted(role.value for role in actor.roles)),
             recorded_at=change.at,
+            applied_at=change.at if applied else None,
         )
     )
     change.note(f"{kind}_recorded", actor=actor.principal_id, instruction=instruction_id, **body)

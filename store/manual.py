@@ -23,7 +23,7 @@ from store.changes import Change, lock_payment_of, lock_refund
 from store.claims import refundable_of
 from store.operation_rows import Operation, operation_from
 from store.operations import Payments
-from store.requirements import REVISION
+from store.requirements import REVISION, order_moved
 from store.situations import situation
 from store.sql import Row
 
@@ -48,7 +48,7 @@ class HandingOver(Payments):
                 return situation(change.row)
             revision = await REVISION.one(connection, refund=change.id, number=change["revision"])
             operation = _intended(change, revision)
-            refusal = brake or await self._unfit_by_hand(connection, change, payment, operation)
+            refusal = brake or await self._unfit_by_hand(connection, change, payment, operation, order_moved(revision))
             if refusal is not None:
                 self._hold(change, *refusal)
                 return await self._saved(connection, change)
@@ -59,13 +59,12 @@ class HandingOver(Payments):
             return await self._saved(connection, change)
 
     async def _unfit_by_hand(
-        self, connection: AsyncConnection, change: Change, payment: Row, operation: Operation
+        self, connection: AsyncConnection, change: Change, payment: Row, operation: Operation, why: str | None
     ) -> tuple[Code, str] | None:
-        """Why it may not be handed over now, or ``None``."""
-        why = None
+        """Why it may not be handed over now, or ``None``; ``why`` is what the order has against it."""
         if operation.terms_expire_at <= change.at:
             why = "the terms expired"
-        else:
+        elif why is None:
             state = snapshots.by_hand(payment, change.at)
             figures = await refundable_of(connection, payment["id"], state, besides=change.id)
             if figures.remaining < operation.amount.amount:

@@ -36,7 +36,7 @@ from store.changes import Change, lock_payment_of, lock_refund
 from store.claims import refundable_of
 from store.holding import Holding, Standing
 from store.operation_rows import LAPSED, NOT_SENT, REFUSED, UNKNOWN, Attempt, Operation, operation_from
-from store.requirements import REVISION, Required, decisions_on, sufficient
+from store.requirements import REVISION, Required, decisions_on, order_moved, sufficient
 from store.situations import situation
 from store.sql import Query, Row, pipelined
 from store.tables import attempts, consumed_decisions, instructions, operations, payments, processor_refunds, refunds
@@ -113,7 +113,7 @@ class Payments(Holding):
             intended = current or _intended(change, revision)
             refusal = brake or await self._unfit(connection, change, intended, state)
             if refusal is None and not intended.uncertain:
-                refusal = await _legs_unfit(connection, change, revision, state)
+                refusal = _moved(revision) or await _legs_unfit(connection, change, revision, state)
             if refusal is None:
                 consumed = None if current is not None else await self._sufficient(connection, change, revision)
                 async with pipelined(connection):
@@ -222,6 +222,13 @@ class Payments(Holding):
         figures = await refundable_of(connection, operation.payment_id, state, besides=change.id)
         if figures.remaining < operation.amount.amount:
             return f"only {Money(figures.remaining, state.currency)} is still refundable"
+        if (
+            change["full"]
+            and operation.kind is OperationKind.REFUND
+            and figures.remaining != operation.amount.amount
+            and not operation.uncertain
+        ):
+            return f"{Money(figures.remaining, state.currency)} is refundable now, and all of it was asked for"
         return None
 
     async def _insert_attempt(self, connection: AsyncConnection, change: Change, operation: Operation) -> Attempt:
@@ -314,6 +321,12 @@ class Payments(Holding):
                 await connection.execute(select(payments.c.processor_payment, payments.c.currency).where(payments.c.id == payment_id))
             ).one()
             return row.processor_payment, row.currency
+
+
+def _moved(revision: Row) -> tuple[Code, str] | None:
+    """Why the order keeps approved terms from being sent, or ``None``: they name one version of it."""
+    why = order_moved(revision)
+    return None if why is None else (Code.TERMS_EXPIRED, f"{why}; the terms are judged again")
 
 
 async def _legs_unfit(connection: AsyncConnection, change: Change, revision: Row, state: PaymentState) -> tuple[Code, str] | None:

@@ -18,7 +18,7 @@ from store.changes import Change, lock_payment, lock_refund, read_refund
 from store.db import Database
 from store.deadlines import climb, remind_of_holding, remind_of_waiting
 from store.facts import StoredReading, reading_of
-from store.requirements import Required, revision_of
+from store.requirements import revision_of
 from store.situations import situation
 from store.sql import Query, Row
 from store.tables import classifications, decisions, instructions, orders, payments, refunds
@@ -144,7 +144,7 @@ class Steps:
                     await change.save(connection)  # its turn, which has come
                     return situation(change.row, needs=Step.READ_PAYMENT)
                 again = asking.asked_again(change, revision)
-                await quoting.quote(connection, self.settings, change, again, state, reviewed=Required.of(revision["decision"]).review)
+                await quoting.quote(connection, self.settings, change, again, state, before=revision, by_itself=True)
                 return await self._saved(connection, change)
             change.put(wake_at=None, slot_at=None, detail=None)
             change.move(Event.APPROVE, revision=change["revision"], terms_hash=change["terms_hash"])
@@ -266,7 +266,8 @@ class Steps:
             state = await self._fresh(connection, change, asked.payment_id, asked.wish)
             if state is None:
                 return situation(change.row | {"payment_id": asked.payment_id}, needs=Step.READ_PAYMENT)
-            await quoting.quote(connection, self.settings, change, asked, state, refuse_denied=True)
+            before = await revision_of(connection, refund_id, change["revision"]) if change["revision"] else None
+            await quoting.quote(connection, self.settings, change, asked, state, refuse_denied=True, before=before)
         except RefundError as error:
             return await self._instruction_done(connection, change, instruction, error)
         return await self._instruction_done(connection, change, instruction, None)

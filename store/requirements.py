@@ -13,7 +13,7 @@ from refunds.status import Event, Status
 from store import controls
 from store.changes import SYSTEM, Change
 from store.sql import Query, Row
-from store.tables import decisions, revisions
+from store.tables import decisions, orders, payments, revisions
 
 APPROVE, DENY = "approve", "deny"
 CONSENT, REVIEW, POLICY = "consent", "review", "policy"
@@ -39,7 +39,12 @@ def review_from(plain: dict[str, Any]) -> Review:
     return Review.from_plain(plain)
 
 
-REVISION = Query(select(revisions).where(revisions.c.refund_id == bindparam("refund"), revisions.c.revision == bindparam("number")))
+_ORDER_NOW = select(orders.c.version).join(payments, payments.c.order_id == orders.c.id).where(payments.c.id == revisions.c.payment_id)
+REVISION = Query(
+    select(revisions, _ORDER_NOW.correlate(revisions).scalar_subquery().label("order_version_now")).where(
+        revisions.c.refund_id == bindparam("refund"), revisions.c.revision == bindparam("number")
+    )
+)
 _DECISIONS = Query(
     select(decisions)
     .where(decisions.c.refund_id == bindparam("refund"), decisions.c.revision == bindparam("number"))
@@ -51,6 +56,12 @@ _RECORD = Query(insert(decisions))
 async def revision_of(connection: AsyncConnection, refund_id: str, revision: int) -> Row:
     """One revision of a refund."""
     return await REVISION.one(connection, refund=refund_id, number=revision)
+
+
+def order_moved(revision: Row) -> str | None:
+    """Why terms no longer fit their order, which they name in one version of it; ``None`` while it is at that version."""
+    then, now = revision["terms"]["order_version"], revision["order_version_now"]
+    return None if then == now else f"the order is at version {now} and was quoted at version {then}"
 
 
 async def decisions_on(connection: AsyncConnection, refund_id: str, revision: int) -> list[Row]:
