@@ -383,7 +383,8 @@ class PolicyDecision:
     ``outcome`` is ``proceed``, ``deny`` or ``answer``. With ``proceed``, what is still required is the union over all rules: ``consent`` (and within
     how many seconds) and ``review``. ``code`` and ``explanation`` say why when it is not ``proceed``; ``policy_text`` quotes what it rests on.
     ``terms_valid_s`` is how long exact terms hold once everything required is there. With ``draft`` it is prepared and never sent. ``appeal`` tells the
-    customer how to have it looked at again, ``governance`` is what is recorded beside it; both empty in decisions that were recorded before there were any.
+    customer how to have it looked at again, ``answer`` is what is said where only something was asked (with whose words, and that a machine wrote it), and
+    ``governance`` is what is recorded beside it; all empty in decisions that were recorded before there were any.
     ``limits`` is how every limit over time stood that is taken when terms are reserved.
     """
 
@@ -400,6 +401,7 @@ class PolicyDecision:
     signals: tuple[str, ...] = field(default_factory=tuple[str, ...])
     draft: bool = False
     appeal: str = ""
+    answer: str = ""
     governance: Governance | None = None
     limits: tuple[LimitStanding, ...] = ()
 

@@ -10,17 +10,17 @@ Within each, in the sequence in which the order names its payments. Each gives w
 reached to the unit. Deterministic: the same order, readings and amount always come to the same parts. In full, each payment gives all that is left of it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from refunds.errors import Code
-from refunds.facts import Facts, PolicyDecision, Review
+from refunds.facts import Facts, PolicyDecision
 from refunds.money import currency
 from refunds.policy import Policy, evaluate
 from refunds.policy.checks import whole_release
-from refunds.policy.model import ReviewRole
+from refunds.policy.uniting import unite
 from refunds.processor import MISSING, DisputeState, PaymentState, PaymentStatus
 from refunds.status import Status
 
@@ -259,7 +259,8 @@ def _united(own: PolicyDecision, whole: PolicyDecision) -> PolicyDecision:
         for check in whole.checks
         if check.result not in ("pass", told.get(check.id), told.get(f"group:{check.id}"))
     )
-    united = replace(own, checks=(*own.checks, *more), tier=max(own.tier, whole.tier))
+    stricter = max(own, whole, key=lambda decision: decision.tier)
+    united = replace(own, checks=(*own.checks, *more), tier=stricter.tier, draft=own.draft or whole.draft, governance=stricter.governance)
     if own.outcome != "proceed":
         return united
     if whole.outcome == "deny":
@@ -272,13 +273,4 @@ def _united(own: PolicyDecision, whole: PolicyDecision) -> PolicyDecision:
             explanation=f"The group as a whole: {whole.explanation}",
             policy_text=whole.policy_text,
         )
-    return replace(united, consent=own.consent or whole.consent, review=_stricter([r for r in (own.review, whole.review) if r is not None]))
-
-
-def _stricter(reviews: Iterable[Review]) -> Review | None:
-    """The review that begins with the highest role, asks the most people, leaves the least time; with the most people of all."""
-    known = list(reviews)
-    if not known:
-        return None
-    strictest = max(known, key=lambda r: (ReviewRole(r.ladder[0].role).rank, r.people, -sum(rung.decide_within_s for rung in r.ladder)))
-    return replace(strictest, people=max(r.people for r in known))
+    return replace(united, consent=own.consent or whole.consent, review=unite([r for r in (own.review, whole.review) if r is not None]))

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from refunds.errors import CATALOGUE, Code
-from refunds.facts import Facts, PolicyDecision, Review, Rung
+from refunds.facts import Facts, PolicyDecision, Review
 from refunds.policy import limits, reading, rules
 from refunds.policy.checks import CHECKS, consent_given
 from refunds.policy.findings import ANSWER, CONSENT, DENY, REVIEW, Case, Finding
-from refunds.policy.model import Ladder, Policy, ReviewRole, Rule
+from refunds.policy.governing import governance
+from refunds.policy.model import Policy, ReviewRole, Rule
+from refunds.policy.uniting import review_of, unite
 
 INFORMATIONAL, AUTOMATIC, REVIEWED, HIGH_IMPACT = 1, 2, 3, 4
 
@@ -23,10 +25,13 @@ def evaluate(policy: Policy, facts: Facts) -> PolicyDecision:
     findings += limits.findings(policy, facts, policy.texts.limits)
     findings += reading.findings(policy, facts)
     findings += _custom(policy, facts)
+    if policy.exceptions:
+        findings = _excepted(policy, facts, findings)
     review = _review(policy, [f for f in findings if f.check.result == REVIEW])
+    tier = AUTOMATIC if review is None else _tier(review)
     decision = PolicyDecision(
         outcome="proceed",
-        tier=AUTOMATIC if review is None else _tier(review),
+        tier=tier,
         consent=any(f.check.result == CONSENT for f in findings),
         consent_within_s=policy.consent.within,
         review=review,
@@ -34,12 +39,20 @@ def evaluate(policy: Policy, facts: Facts) -> PolicyDecision:
         terms_valid_s=policy.terms_valid_for,
         signals=tuple(f.signal for f in findings if f.signal is not None),
         limits=limits.standings(policy, facts),
+        draft=policy.tiers.at(tier).draft,
+        appeal=policy.texts.appeal,
+        governance=governance(policy, facts, tier, () if review is None else review.evidence),
     )
     answer = next((f for f in findings if f.check.result == ANSWER), None)
     if answer is not None:
-        return _nothing_moves(
-            decision, answer, "answer", INFORMATIONAL, "Only information was asked for, so it is answered and nothing moves."
+        why = "Only information was asked for, so it is answered and nothing moves."
+        explained = replace(
+            decision,
+            draft=False,
+            governance=governance(policy, facts, INFORMATIONAL, ()),
+            answer=f"{policy.texts.machine_written} \N{LEFT DOUBLE QUOTATION MARK}{answer.text}\N{RIGHT DOUBLE QUOTATION MARK}",
         )
+        return _nothing_moves(explained, answer, "answer", INFORMATIONAL, why)
     denied = [f for f in findings if f.check.result == DENY]
     if denied:
         return _nothing_moves(decision, denied[0], "deny", decision.tier, " ".join(map(_sentence, denied)))
@@ -65,25 +78,21 @@ def _tier(review: Review) -> int:
 
 
 def _review(policy: Policy, findings: list[Finding]) -> Review | None:
-    """Unite the reviews: the highest role, the most people, and of the ladders the strictest.
-
-    The strictest ladder begins with the highest role, then asks the most people, then leaves the least time; the name settles what is left. Its first rung
-    has the highest role of all, and ladders never climb down, so no rung of it asks for less.
-    """
+    """Unite the reviews that findings ask for; one that names no ladder has that of the reviewed tier."""
     if not findings:
         return None
     names = sorted({f.ladder or policy.tiers.reviewed.ladder or "" for f in findings})
-    ladders = [policy.review[name] for name in names]
-    strictest = max(ladders, key=_strictness)
-    return Review(
-        role=str(strictest.rungs[0].role),
-        people=max(ladder.people for ladder in ladders),
-        ladder=tuple(Rung(r.queue, str(r.role), r.remind_after, r.decide_within) for r in strictest.rungs),
-    )
+    evidence = tuple(sorted({kind for f in findings for kind in f.evidence}))
+    return unite([review_of(policy, name, evidence) for name in names])
 
 
-def _strictness(ladder: Ladder) -> tuple[int, int, int]:
-    return ladder.rungs[0].role.rank, ladder.people, -sum(r.decide_within for r in ladder.rungs)
+def _excepted(policy: Policy, facts: Facts, findings: list[Finding]) -> list[Finding]:
+    """Let pass what an exception of the policy lifts, and only what may be lifted; the record names the exception."""
+    fitting = [one for one in policy.exceptions if one.fits(facts)]
+    if not fitting:
+        return findings
+    lifting = {check: one for one in reversed(fitting) for check in one.lifts}
+    return [f.lifted(str(lifting[f.check.id])) if f.may_be_lifted and f.check.id in lifting else f for f in findings]
 
 
 def _custom(policy: Policy, facts: Facts) -> Iterator[Finding]:
@@ -109,15 +118,16 @@ def _judged(rule: Rule, plain: dict[str, object], without: dict[str, object], fa
     error = next((v for v in verdicts if isinstance(v, str)), None)
     if error is not None and not (applies and rule.then == "deny"):
         return replace(case, observed=f"could not be judged, so a person looks: {error}").review(rule.ladder, signal=case.id)
+    seen = rules.seen(rule.when, plain)
     if not applies:
-        return case.passed()
-    case = replace(case, observed="applies")
+        return replace(case, observed=f"does not apply{seen}").passed()
+    case = replace(case, observed=f"applies{seen}")
     if rule.then == "deny":
         return case.deny(Code.POLICY_DENIED, rule.text)
     if rule.then == "require_review":
         return case.review(rule.ladder, signal=case.id)
     if consent_given(facts):
-        return replace(case, observed="applies; the customer named exactly this amount").passed()
+        return replace(case, observed=f"applies{seen}; the customer named exactly this amount").passed()
     return case.consent()
 
 

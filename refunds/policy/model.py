@@ -82,6 +82,10 @@ class Tiers(Part):
     reviewed: Tier
     high_impact: Tier
 
+    def at(self, number: int) -> Tier:
+        """The tier with a number, 1 to 4."""
+        return (self.informational, self.automatic, self.reviewed, self.high_impact)[number - 1]
+
 
 class Ceilings(Part):
     """The ceilings of one currency, in its API unit, each included in what it allows."""

@@ -53,7 +53,11 @@ def _scope(policy: Policy, facts: Facts, reading: ReadingFacts) -> Finding:
 def _confidence(policy: Policy, facts: Facts, reading: ReadingFacts) -> Finding:
     limit = policy.reading.confidence_to_answer if _informational(facts, reading) else policy.reading.confidence_to_refund
     case = Case("confidence", "The reader is sure enough.", f"{reading.confidence} percent", f"at least {limit} percent")
-    return case.passed() if reading.confidence >= limit else case.review(signal=f"confidence:{reading.confidence}")
+    if reading.confidence >= limit:
+        return case.passed()
+    least = policy.reading.confidence_to_review
+    too_unsure = least is not None and reading.confidence < least
+    return case.review(policy.tiers.high_impact.ladder if too_unsure else None, signal=f"confidence:{reading.confidence}")
 
 
 def _none(name: str, text: str, found: tuple[str, ...]) -> Finding:

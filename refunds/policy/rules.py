@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import cel
 
@@ -122,6 +122,34 @@ def judge(condition: str, facts: Mapping[str, Any]) -> bool:
     if not isinstance(answer, bool):
         raise RuleError(f"the answer is {type(answer).__name__}, not true or false")
     return answer
+
+
+@lru_cache(maxsize=1_024)
+def _facts_in(condition: str) -> tuple[tuple[str, str], ...]:
+    """The facts that a condition names, in its order, each once. What a reader noticed is left out: its words may quote the customer (promise P9)."""
+    named = dict.fromkeys(_FACT.findall(_TEXT.sub('""', condition)))
+    return tuple(one for one in named if one[1] in FACTS[one[0]] and one not in _OF_A_CUSTOMERS_WORDS)
+
+
+_OF_A_CUSTOMERS_WORDS = {("reading", "manipulation"), ("reading", "contradictions")}
+
+
+def seen(condition: str, facts: Mapping[str, Any]) -> str:
+    """What the facts were that a condition names, in words that follow its verdict: ``: request.amount is 6000, request.reason is not known``."""
+    groups = cast("Mapping[str, dict[str, object] | None]", facts)
+    shown = [f"{group}.{name} is {_shown((groups.get(group) or {}).get(name))}" for group, name in _facts_in(condition) if group != "lines"]
+    return f": {', '.join(shown)}" if shown else ""
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "not known"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        return f"[{', '.join(str(one)[:40] for one in items[:5])}{', ...' if len(items) > 5 else ''}]"
+    return str(value)[:80]
 
 
 def plain_facts(facts: Facts) -> dict[str, Any]:
