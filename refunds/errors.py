@@ -57,6 +57,8 @@ class Code(StrEnum):
     CUSTOMER_HAS_OPEN_REFUNDS = "CUSTOMER_HAS_OPEN_REFUNDS"
     REFUND_NOT_FOUND = "REFUND_NOT_FOUND"
     LEG_NOT_FOUND = "LEG_NOT_FOUND"
+    LEDGER_ENTRY_NOT_FOUND = "LEDGER_ENTRY_NOT_FOUND"
+    CHECKPOINT_NOT_FOUND = "CHECKPOINT_NOT_FOUND"
     CONNECTED_ACCOUNT = "CONNECTED_ACCOUNT"
     GROUP_NOT_FOUND = "GROUP_NOT_FOUND"
     GROUP_NOT_COVERED = "GROUP_NOT_COVERED"
@@ -285,6 +287,14 @@ CATALOGUE: dict[Code, Meaning] = {
     ),
     _C.REFUND_NOT_FOUND: Meaning(404, "There is no such refund in sight of this key.", "Check the id and whose key it is."),
     _C.LEG_NOT_FOUND: Meaning(404, "The refund has no such leg.", "Read the refund: it lists its legs with their ids."),
+    _C.LEDGER_ENTRY_NOT_FOUND: Meaning(
+        404, "The ledger has no entry of this number.", "Read the checkpoint: it says how many entries there are."
+    ),
+    _C.CHECKPOINT_NOT_FOUND: Meaning(
+        404,
+        "No checkpoint of the ledger signs this.",
+        "Have one made (POST /v1/ledger/checkpoint), or name a size that was signed; see docs/ledger.md.",
+    ),
     _C.CONNECTED_ACCOUNT: Meaning(
         422,
         "Payments made directly on a connected account cannot be refunded here.",

@@ -14,6 +14,7 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from refunds import points
+from refunds.ledger.origin import check_name
 from refunds.readers import Allowance, parse_allowances
 
 
@@ -48,6 +49,7 @@ class Settings(BaseSettings):
     database_url_refunds: SecretStr | None = None
     database_url_classify: SecretStr | None = None
     database_url_payments: SecretStr | None = None
+    database_url_ledger: SecretStr | None = None
     database_pool_size: int = Field(default=10, ge=1, le=200)
     database_lock_timeout_ms: int = Field(default=500, ge=50, le=5_000)
     database_statement_timeout_ms: int = Field(default=10_000, ge=100, le=600_000)
@@ -86,6 +88,19 @@ class Settings(BaseSettings):
 
     # Customer text is encrypted under keys that this one wraps: 32 bytes, base64. Held by the API and the classify role.
     refunds_text_key: SecretStr | None = None
+
+    # The chained ledger, kept by the ledger role alone: its signing keys (Ed25519 seeds of 32 bytes, base64; several, separated by commas, while one is being
+    # replaced), the name of the log, and where copies of its checkpoints go: files, directories (ending in a slash) and webhooks, separated by commas.
+    refunds_ledger_key: SecretStr | None = None
+    ledger_origin: str = "refunds.local/ledger"
+    ledger_copies: str = ""
+    ledger_every_s: Seconds = 0.5
+    ledger_everywhere_s: Seconds = 60
+    ledger_checkpoint_every_s: Seconds = 300
+    ledger_copy_timeout_s: Seconds = 10
+    # How far behind the chain may be before people are told.
+    ledger_behind_s: Seconds = 60
+    ledger_behind_rows: int = Field(default=10_000, ge=1)
 
     # The reader of free text.
     classifier: ClassifierKind = ClassifierKind.RULES
@@ -169,7 +184,35 @@ class Settings(BaseSettings):
             raise ValueError("STRIPE_WEBHOOK_SECRETS must be secrets of endpoints, each beginning with whsec_, separated by commas")
         if self.refunds_text_key is not None and len(self._decoded_text_key()) != 32:
             raise ValueError("REFUNDS_TEXT_KEY must be 32 bytes in base64; make one with: openssl rand -base64 32")
+        self._check_ledger()
         return self
+
+    def _check_ledger(self) -> None:
+        try:
+            check_name(self.ledger_origin)
+        except ValueError as error:
+            raise ValueError(f"LEDGER_ORIGIN cannot name a log: {error}") from error
+        if self.refunds_ledger_key is not None and (not self.ledger_seeds or any(len(seed) != 32 for seed in self.ledger_seeds)):
+            raise ValueError("REFUNDS_LEDGER_KEY must be 32 bytes in base64, or several of those; make one with: openssl rand -base64 32")
+        targets = self.ledger_targets
+        if len(set(targets)) != len(targets) or any(not target.startswith(("/", "https://", "http://")) for target in targets):
+            raise ValueError("LEDGER_COPIES must be absolute paths (a directory ends in a slash) and http addresses, each once")
+        if any("@" in target.partition("://")[2].partition("/")[0] for target in targets):
+            raise ValueError("LEDGER_COPIES must hold no passwords: a checkpoint is no secret, and whoever takes it checks its signature")
+
+    @property
+    def ledger_targets(self) -> tuple[str, ...]:
+        """Where copies of checkpoints go."""
+        return tuple(target.strip() for target in self.ledger_copies.split(",") if target.strip())
+
+    @property
+    def ledger_seeds(self) -> tuple[bytes, ...]:
+        """The seeds of the ledger's signing keys; none in a process that does not hold them."""
+        given = self.refunds_ledger_key.get_secret_value() if self.refunds_ledger_key else ""
+        try:
+            return tuple(base64.b64decode(seed.strip(), validate=True) for seed in given.split(",") if seed.strip())
+        except binascii.Error:
+            return ()
 
     def _decoded_text_key(self) -> bytes:
         assert self.refunds_text_key is not None

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from refunds.ledger.origin import check_name
+
 ED25519 = 0x01
 """The signature type of Ed25519 signatures over the note's text."""
 
@@ -37,14 +39,6 @@ class SigningKey:
     def line(self, text: str) -> str:
         """The signature line of a note with this text."""
         return f"\u2014 {self.name} {base64.b64encode(self.key_id + self.private.sign(text.encode())).decode()}\n"
-
-
-def check_name(name: str) -> None:
-    """Raise ``ValueError`` unless the text can name a key and a log: something, without white space, control characters or a plus sign."""
-    if not name or "+" in name or any(character.isspace() or ord(character) < 0x20 for character in name):
-        raise ValueError(
-            "the name of a log must have no white space and no plus sign; a domain and a path are usual, such as example.com/refunds"
-        )
 
 
 def checkpoint_text(origin: str, size: int, root: bytes) -> str:

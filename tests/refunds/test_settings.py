@@ -33,6 +33,13 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"refunds_text_key": base64.b64encode(b"short").decode()}, "must be 32 bytes"),
         ({"refunds_text_key": "not base64!"}, "must be 32 bytes"),
         ({"submit_safe_window_s": 86_400}, "submit_safe_window_s"),
+        ({"ledger_origin": "two words"}, "LEDGER_ORIGIN cannot name a log"),
+        ({"refunds_ledger_key": base64.b64encode(b"short").decode()}, "REFUNDS_LEDGER_KEY must be 32 bytes"),
+        ({"refunds_ledger_key": f"{SECRET},not base64!"}, "REFUNDS_LEDGER_KEY must be 32 bytes"),
+        ({"refunds_ledger_key": ","}, "REFUNDS_LEDGER_KEY must be 32 bytes"),
+        ({"ledger_copies": "checkpoints/"}, "LEDGER_COPIES must be absolute paths"),
+        ({"ledger_copies": "/a/,/a/"}, "LEDGER_COPIES must be absolute paths"),
+        ({"ledger_copies": "https://me:secret@copies.example/"}, "LEDGER_COPIES must hold no passwords"),
         ({"readers_allowed": "openai:gpt@eu=everything"}, "READERS_ALLOWED: .everything. is no kind of data"),
     ],
 )
@@ -46,6 +53,7 @@ def test_contradictions_stop_the_start(given: dict[str, Any], words: str) -> Non
     [
         {},
         {"stripe_api_key": "sk_test_1", "clock_shift_s": 60},
+        {"refunds_ledger_key": f"{SECRET}, {SECRET}", "ledger_copies": "/a/, /b.txt,https://copies.example/x"},
         {"refunds_mode": "live", "stripe_api_key": "rk_live_1"},
         {"classifier": "model", "model": "openai:some-model"},
     ],

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from refunds.ledger import notes, verifier
+from refunds.ledger.origin import check_name
 from tests.refunds.ledger.logs import KEY, NEXT_KEY, ORIGIN, Log, keys
 
 PETER = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
@@ -197,7 +198,7 @@ def test_a_file_of_checkpoints_is_split_and_one_cut_off_is_noticed() -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a+b", "a\nb", "a\u00a0b", "a\x07b"])
 def test_a_name_that_no_key_can_have_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="no white space and no plus sign"):
-        notes.check_name(name)
+        check_name(name)
     with pytest.raises(ValueError, match="no white space"):
         notes.SigningKey.from_seed(name, bytes(32))
 
