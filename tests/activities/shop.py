@@ -30,7 +30,7 @@ from refunds.orders import Order
 from refunds.people import Actor, PrincipalKind, Role
 from refunds.requests import RefundRequest
 from refunds.settings import Settings
-from store import controls, decisions, intake, orders, principals, snapshots
+from store import controls, decisions, intake, orders, principals, scopes, snapshots
 from store.bootstrap import bootstrap
 from store.db import Database, connect
 from store.leg_settling import LegSettling
@@ -114,8 +114,10 @@ class Shop:
             await orders.put_order(connection, self.clock, external_ref=f"order-{number}", order=order, actor="test")
         return f"order-{number}"
 
-    async def received(self, intent: str, amount: int | None = 3_000, currency: str = "USD", *, key: str | None = None, **more: Any) -> str:
-        """A refund that was accepted and not yet read. An order is made for a payment that has none."""
+    async def received(
+        self, intent: str, amount: int | None = 3_000, currency: str = "USD", *, key: str | None = None, by: str = "shop", **more: Any
+    ) -> str:
+        """A refund that was accepted ``by`` somebody and not yet read. An order is made for a payment that has none."""
         if not await self.query("SELECT id FROM payments WHERE processor_payment = :p", p=intent):
             await self.ordered(intent, currency=currency)
         body: dict[str, Any] = {
@@ -130,7 +132,7 @@ class Shop:
         async with self.api.begin() as connection:
             texts = Texts(base64.b64decode(TEXT_KEY), self.clock)
             key = key or f"key-{next(_numbers)}"
-            accepted = await intake.accept(connection, self.clock, texts, actor=self.people["shop"], key=key, request=request)
+            accepted = await intake.accept(connection, self.clock, texts, actor=self.people[by], key=key, request=request)
         return accepted.refund_id
 
     async def prepared(self, refund_id: str) -> Situation:
@@ -233,6 +235,12 @@ class Shop:
         """Flip the emergency stop, as the API does."""
         async with self.api.begin() as connection:
             await controls.change(connection, self.clock, stopped=stopped, mode=mode, reason="test", actor="test")
+
+    async def control_scope(self, scope: str, state: str, who: str, *, mode: str | None = None, reason: str = "test") -> dict[str, Any]:
+        """Stop or resume a scope as somebody, as the API does."""
+        async with self.api.begin() as connection:
+            wanted = scopes.Wanted(scope, state == "stopped", mode, reason)
+            return await scopes.change(connection, self.clock, wanted, self.people[who])
 
     # --- what became of it -----------------------------------------------------------------------------------------------------------
 
@@ -389,7 +397,11 @@ async def _let_go(owner: Database) -> None:
 async def _people(owner: Database, clock: ShiftedClock) -> dict[str, Actor]:
     wanted = {
         "shop": (PrincipalKind.SERVICE, {Role.REQUESTER}),
+        "bot": (PrincipalKind.AGENT, {Role.REQUESTER}),
+        "other-bot": (PrincipalKind.AGENT, {Role.REQUESTER}),
         "rita": (PrincipalKind.PERSON, {Role.REVIEWER, Role.MANAGER}),
+        "olga": (PrincipalKind.PERSON, {Role.OPERATOR}),
+        "omar": (PrincipalKind.PERSON, {Role.OPERATOR}),
         "sam": (PrincipalKind.PERSON, {Role.SETTLER}),
         "tess": (PrincipalKind.PERSON, {Role.SETTLER}),
     }

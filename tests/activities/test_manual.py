@@ -34,7 +34,7 @@ class Untouched:
 NOBODY: Any = Untouched()
 
 
-async def gift_card(shop: Shop, number: str, amount: int = 3_000) -> str:
+async def gift_card(shop: Shop, number: str, amount: int = 3_000, *, by: str = "shop") -> str:
     """A refund of an order that was paid with a gift card, accepted."""
     body = {
         "customer_id": f"customer-{number}",
@@ -59,7 +59,7 @@ async def gift_card(shop: Shop, number: str, amount: int = 3_000) -> str:
     async with shop.api.begin() as connection:
         texts = Texts(base64.b64decode(TEXT_KEY), shop.clock)
         request = RefundRequest.model_validate_json(json.dumps(asked))
-        accepted = await intake.accept(connection, shop.clock, texts, actor=shop.people["shop"], key=f"gift {number}", request=request)
+        accepted = await intake.accept(connection, shop.clock, texts, actor=shop.people[by], key=f"gift {number}", request=request)
     return accepted.refund_id
 
 
