@@ -72,6 +72,7 @@ class Code(StrEnum):
     # people
     SELF_APPROVAL = "SELF_APPROVAL"
     ROLE_TOO_LOW = "ROLE_TOO_LOW"
+    REVIEWER_LIMIT = "REVIEWER_LIMIT"
     PERSON_REQUIRED = "PERSON_REQUIRED"
     ABOVE_OWN_LIMIT = "ABOVE_OWN_LIMIT"
     SPECIALIST_REQUIRED = "SPECIALIST_REQUIRED"
@@ -137,6 +138,7 @@ class Code(StrEnum):
     TERMS_EXPIRED = "TERMS_EXPIRED"
     PAYMENT_HELD = "PAYMENT_HELD"
     PAYMENT_BUSY = "PAYMENT_BUSY"
+    BREAKER_OPEN = "BREAKER_OPEN"
     PROCESSOR_HALTED = "PROCESSOR_HALTED"
     # why a processor is halted
     KEY_REFUSED = "KEY_REFUSED"
@@ -335,6 +337,9 @@ CATALOGUE: dict[Code, Meaning] = {
         "Ask another person, who decides in a right of their own.",
     ),
     _C.ROLE_TOO_LOW: Meaning(403, "These terms need a higher role.", "Ask somebody with the named role."),
+    _C.REVIEWER_LIMIT: Meaning(
+        409, "You have approved as much as one reviewer may in this time.", "Somebody else decides, or you when the limit opens again."
+    ),
     _C.PERSON_REQUIRED: Meaning(403, "Only a person may do this, never a service or an agent.", "Use a person's own key."),
     _C.ABOVE_OWN_LIMIT: Meaning(
         403,
@@ -422,7 +427,11 @@ CATALOGUE: dict[Code, Meaning] = {
         "Use the system meant for it.",
     ),
     _C.OUTSIDE_WINDOW: Meaning(0, "The return window is over.", "See the checks for its last instant."),
-    _C.LIMIT_EXCEEDED: Meaning(0, "A limit over time is used up.", "See the checks for what is left and when."),
+    _C.LIMIT_EXCEEDED: Meaning(
+        0,
+        "A limit over time is used up.",
+        "Its name, what is used and left, and when it opens again are in the answer; what is held goes on by itself then.",
+    ),
     _C.LINES_NOT_PRICED: Meaning(
         0, "The order's lines and shipping come to nothing, so they cannot tell what a part costs.", "Ask by amount, or send the prices."
     ),
@@ -483,6 +492,11 @@ CATALOGUE: dict[Code, Meaning] = {
         "A settler settles that one first; this one then goes on by itself.",
     ),
     _C.PAYMENT_BUSY: Meaning(0, "Another refund of this payment is being sent.", "It waits its turn and then goes on by itself."),
+    _C.BREAKER_OPEN: Meaning(
+        0,
+        "A breaker opened: more went out, failed or was parked than usual.",
+        "An operator looks at what is unusual and closes it with a reason; until then it lets a few through after its cool-down.",
+    ),
     _C.PROCESSOR_HALTED: Meaning(0, "Submitting to the processor is halted.", "An operator repairs the cause and lifts the halt."),
     _C.KEY_REFUSED: Meaning(
         0,

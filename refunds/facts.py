@@ -4,7 +4,7 @@ A fact that is not known is ``None``; a rule that needs it sends the refund to a
 (``classification``) can add requirements and never satisfy or remove one (promise P10).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from functools import cache
@@ -236,6 +236,10 @@ class Facts:
     def plain(self) -> dict[str, Any]:
         """The facts as JSON values (times as RFC 3339), for the record and for custom rules."""
         return _plain(self)
+
+    def plain_of(self, groups: Iterable[str]) -> dict[str, Any]:
+        """Some groups of the facts as JSON values."""
+        return {name: _plain(getattr(self, name)) for name in groups}
 
 
 _AS_IT_IS = frozenset({str, int, bool, type(None)})

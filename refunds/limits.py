@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 from refunds.clock import rfc3339
 from refunds.facts import LimitFacts
 from refunds.money import Money, format_money
+from refunds.status import FINAL, RESERVING, Status
 
 _TICK = timedelta(microseconds=1)
 
@@ -35,6 +36,21 @@ class Stage(StrEnum):
 
     RESERVED = "reserved"
     SENT = "sent"
+
+
+_GOING = frozenset({Status.SUBMITTING, Status.PENDING, Status.PARKED, Status.SUCCEEDED})
+COUNTED: dict[Stage, frozenset[Status]] = {Stage.RESERVED: RESERVING | {Status.SUCCEEDED}, Stage.SENT: _GOING}
+"""The statuses in which what was taken at each stage counts. Any other gives it back: a denial, an expiry, a withdrawal, a release, a failure."""
+
+
+def given_back(before: Status, after: Status) -> list[Stage]:
+    """What a move gives back of what was taken."""
+    return [stage for stage, counted in COUNTED.items() if before in counted and after not in counted]
+
+
+def taken_again(before: Status, after: Status) -> list[Stage]:
+    """What a move makes count again: of what was over and, as became known later, is not."""
+    return [stage for stage, counted in COUNTED.items() if before in FINAL - counted and after in counted]
 
 
 class Calendar(StrEnum):

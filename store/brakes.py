@@ -101,7 +101,7 @@ _WHO = Query(
     .order_by(literal_column("since"))
 )
 
-CODES = frozenset({Code.EMERGENCY_STOP, Code.DRAFT_MODE, Code.PROCESSOR_HALTED, Code.PAYMENT_HELD})
+CODES = frozenset({Code.EMERGENCY_STOP, Code.DRAFT_MODE, Code.PROCESSOR_HALTED, Code.PAYMENT_HELD, Code.BREAKER_OPEN})
 """The codes of all of them."""
 
 Brake = tuple[Code, str]

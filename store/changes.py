@@ -8,16 +8,17 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Protocol
 
-from sqlalchemy import Boolean, DateTime, Integer, Text, bindparam, case, cast, column, func, insert, select, update
+from sqlalchemy import ARRAY, Boolean, DateTime, Integer, Text, any_, bindparam, case, cast, column, func, insert, select, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds import points
 from refunds.clock import rfc3339
 from refunds.errors import Code, RefundError
+from refunds.limits import given_back, taken_again
 from refunds.status import FINAL, Event, Status, advance
 from store.sql import Query
-from store.tables import ledger, outbox, payments, refunds
+from store.tables import ledger, limit_uses, outbox, payments, refunds
 
 SYSTEM = "system"
 """The actor of what the orchestrator does by itself."""
@@ -128,16 +129,25 @@ class Change:
         if not (self._set or self._entries or self._outbox or announce):
             return
         values = {f"set_{name}": value for name, value in self._set.items()}
-        await _saving(tuple(sorted(self._set))).do(
-            connection, refund=self.id, entries=self._entries, messages=self._outbox, announce=announce, **values
+        uses = self._uses()
+        await _saving(tuple(sorted(self._set)), counting=bool(uses)).do(
+            connection, refund=self.id, entries=self._entries, messages=self._outbox, announce=announce, **values, **uses
         )
         points.writes(*(entry["data"].get("to", entry["type"]) for entry in self._entries))
         self._row |= self._set
         self._set, self._entries, self._outbox = {}, [], []
 
+    def _uses(self) -> dict[str, Any]:
+        """What the change gives back to limits over time, or takes again; nothing where it is neither. So whether something counts is what its status says."""
+        before, after = Status(self._row["status"]), self.status
+        back, again = given_back(before, after), taken_again(before, after)
+        if not (back or again):
+            return {}
+        return {"stages": [stage.value for stage in back or again], "given_back_at": self.at if back else None}
+
 
 @cache
-def _saving(columns: tuple[str, ...]) -> Query:
+def _saving(columns: tuple[str, ...], *, counting: bool) -> Query:
     """The statement that saves a change of these columns. Its parts all see the database as it was before it, and none reads what another writes."""
     entry = func.jsonb_to_recordset(bindparam("entries", type_=JSONB)).table_valued(
         column("at", DateTime(timezone=True)),
@@ -163,6 +173,10 @@ def _saving(columns: tuple[str, ...]) -> Query:
     sent = insert(outbox).from_select(list(message.c.keys()), select(*message.c), include_defaults=False).cte("sent")
     told = select(case((bindparam("announce", type_=Boolean), cast(func.pg_notify("refund", bindparam("refund", type_=Text)), Text))))
     told = told.add_cte(entered, sent)
+    if counting:
+        stages = bindparam("stages", type_=ARRAY(Text))
+        uses = update(limit_uses).where(limit_uses.c.refund_id == bindparam("refund", type_=Text), limit_uses.c.stage == any_(stages))
+        told = told.add_cte(uses.values(given_back_at=bindparam("given_back_at", type_=DateTime(timezone=True))).cte("counted"))
     if columns:
         values = {name: bindparam(f"set_{name}", type_=refunds.c[name].type) for name in columns}
         told = told.add_cte(update(refunds).where(refunds.c.id == bindparam("refund", type_=Text)).values(values).cte("moved"))

@@ -33,16 +33,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from refunds.classification import Classification, Intent, Proposal, Reading, Source
 from refunds.clock import parse_rfc3339
 from refunds.facts import BaseFacts, CustomerFacts, Facts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
+from refunds.limits import Stage
 from refunds.money import Money
 from refunds.policy import Policy
-from refunds.processor import PaymentState, RefundState
+from refunds.processor import PaymentState, PaymentStatus, RefundState
 from refunds.reasons import Reason
 from refunds.refundable import Refundable
 from refunds.status import RESERVING, Status
-from store import rates
+from store import limits, rates
 from store.changes import Change
 from store.lines import Priced
-from store.sql import Query, Row
+from store.sql import Query, Row, pipelined
 from store.tables import classifications, operations, orders, payments, processor_refunds, refunds, revisions
 
 
@@ -101,14 +102,15 @@ async def gather(
     stored: StoredReading | None,
     priced: Priced,
     by_lines: bool,
+    locking: bool,
 ) -> Facts:
-    """Gather everything for one decision.
+    """Gather everything for one decision. With ``locking`` the limits over time are locked, the last lock of the order, so that what is read of them stays so.
 
     ``currency`` is the one the request was made in, which the policy holds against what the processor says. ``asked_by_customer`` is false for terms
     that a reviewer wrote: those need to be asked for anew. ``priced`` is what the named lines come to, ``by_lines`` says that ``amount`` is just that.
     """
     row = change.row
-    customer, base, duplicate = await _customer(
+    customer, base, duplicate, used = await _customer(
         connection,
         change,
         policy=policy,
@@ -116,7 +118,9 @@ async def gather(
         amount=amount,
         currency=currency,
         account_since=account_since,
+        locking=locking,
     )
+    worth = 0 if state.status is PaymentStatus.AUTHORISED else base.amount  # a release moves no money
     authenticated = "customer_authentication" in row["details"]
     stated = asked_by_customer and not (full or extracted or by_lines)
     named = stated and authenticated and row["agent_id"] is None and amount == row["amount"]
@@ -159,6 +163,7 @@ async def gather(
         base=base,
         reading=None if stored is None else _reading(stored, row, order, extracted=extracted),
         lines=priced.facts(full=full),
+        limits=await limits.answered(connection, used, worth),
     )
 
 
@@ -281,24 +286,28 @@ async def _customer(
     amount: int,
     currency: str,
     account_since: datetime | None,
-) -> tuple[CustomerFacts, BaseFacts, str | None]:
-    """The customer's history besides this refund, the same in the base currency, and an earlier refund that this one may repeat."""
+    locking: bool,
+) -> tuple[CustomerFacts, BaseFacts, str | None, limits.Asked]:
+    """The customer's history besides this refund, the same in the base currency, an earlier refund that this one may repeat, and what limits have counted."""
     row, at = change.row, change.at
     today, _ = policy.customer_limits.day(at)
-    history = await _HISTORY.one(
-        connection,
-        customer=row["customer_id"],
-        refund=change.id,
-        counted=_COUNTED,
-        today=today,
-        week_ago=at - timedelta(days=7),
-        recently=at - DUPLICATE_WITHIN,
-        currency=currency,
-        base=policy.base,
-        payment=payment_id,
-        amount=amount,
-        named=row["details"].get("lines"),
-    )
+    async with pipelined(connection):
+        answer = await _HISTORY.ask(
+            connection,
+            customer=row["customer_id"],
+            refund=change.id,
+            counted=_COUNTED,
+            today=today,
+            week_ago=at - timedelta(days=7),
+            recently=at - DUPLICATE_WITHIN,
+            currency=currency,
+            base=policy.base,
+            payment=payment_id,
+            amount=amount,
+            named=row["details"].get("lines"),
+        )
+        counted = await limits.ask(connection, policy, limits.Subject.of(row), Stage.RESERVED, at, besides=change.id, locking=locking)
+    history = await answer.one()
     facts = CustomerFacts(
         account_age_days=_days(account_since, at),
         orders=history["orders"],
@@ -307,7 +316,7 @@ async def _customer(
         amount_today=int(history["today"]),
         refunds_week=history["week"],
     )
-    return facts, await _base(connection, policy, Money(amount, currency), history, at), history["duplicate"]
+    return facts, await _base(connection, policy, Money(amount, currency), history, at), history["duplicate"], counted
 
 
 async def _base(connection: AsyncConnection, policy: Policy, asked: Money, history: Row, at: datetime) -> BaseFacts:

@@ -37,6 +37,7 @@ from store.claims import refundable_of
 from store.holding import Holding, Standing
 from store.operation_rows import LAPSED, NOT_SENT, REFUSED, UNKNOWN, Attempt, Operation, operation_from
 from store.requirements import REVISION, Required, decisions_on, order_moved, sufficient
+from store.sending import Room, room
 from store.situations import situation
 from store.sql import Query, Row, pipelined
 from store.tables import attempts, consumed_decisions, instructions, operations, payments, processor_refunds, refunds
@@ -114,6 +115,10 @@ class Payments(Holding):
             refusal = brake or await self._unfit(connection, change, intended, state)
             if refusal is None and not intended.uncertain:
                 refusal = _moved(revision) or await _legs_unfit(connection, change, revision, state)
+            limited: Room | None = None
+            if refusal is None and change.status is Status.APPROVED:  # what is being sent already was counted then
+                limited = await room(connection, change, revision, processor=payment["processor"], locking=True)
+                refusal = limited.refusal
             if refusal is None:
                 consumed = None if current is not None else await self._sufficient(connection, change, revision)
                 async with pipelined(connection):
@@ -121,6 +126,8 @@ class Payments(Holding):
                     if consumed is not None:
                         await self._write_operation(connection, change, revision, intended, consumed)
                         await leg_rows.write(connection, change, revision["terms"], operation=intended.id)
+                    if limited is not None:
+                        await limited.take(connection, change)
                     change.put(detail=None)  # what it waited for until now
                     if change.status is Status.APPROVED:
                         change.move(Event.SUBMIT, revision=intended.revision, terms_hash=change["terms_hash"])
@@ -134,6 +141,8 @@ class Payments(Holding):
             if intended.uncertain or code is Code.PAYMENT_BUSY:
                 return situation(change.row, refused=code.value, refused_detail=why)
             self._hold(change, code, why)
+            if limited is not None:
+                limited.wait(change)
             return await self._saved(connection, change)
 
     def _still_so(self, change: Change, payment: Row, current: Operation | None, seen: Standing, state: PaymentState) -> bool:

@@ -20,6 +20,9 @@ from store.tables import pacing, refunds
 REQUOTED_S = 300.0
 """The longest that terms which keep being refuted wait to be quoted again."""
 
+LIMITED_S = 900.0
+"""The longest that a refund which waits for a limit over time waits to look again: when it opens, and not later than this, for it may be raised."""
+
 SLACK = timedelta(minutes=1)
 """What is no sign of a wrong clock yet: machines differ, and transactions take their time."""
 
@@ -61,7 +64,7 @@ async def take_slot(connection: AsyncConnection, processor: str, at: datetime, s
 
 async def stranded(connection: AsyncConnection, settings: Settings, *, limit: int = 100) -> list[str]:
     """Held refunds that are to be looked at again later than any worker with the right time would have said."""
-    longest = timedelta(seconds=max(settings.held_recheck_s, REQUOTED_S)) + SLACK
+    longest = timedelta(seconds=max(settings.held_recheck_s, REQUOTED_S, LIMITED_S)) + SLACK
     pace = timedelta(seconds=1 / settings.held_release_per_s)
     return [row["id"] for row in await _STRANDED.all(connection, longest=longest, pace=pace, most=limit)]
 

@@ -19,6 +19,7 @@ from store.db import Database
 from store.deadlines import climb, remind_of_holding, remind_of_waiting
 from store.facts import StoredReading, reading_of
 from store.requirements import revision_of
+from store.sending import room
 from store.situations import situation
 from store.sql import Query, Row
 from store.tables import classifications, decisions, instructions, orders, payments, refunds
@@ -164,6 +165,8 @@ class Steps:
             return True
         if change["code"] == Code.TERMS_EXPIRED:
             return False  # nothing kept it back; it only had to be judged again
+        if await self._limited(connection, change, payment):
+            return True
         slot = change["slot_at"]
         if slot is None:
             slot = await pacing.take_slot(connection, payment["processor"], change.at, self.settings)
@@ -172,6 +175,20 @@ class Steps:
             change.put(wake_at=slot)
             return True
         return False
+
+    async def _limited(self, connection: AsyncConnection, change: Change, payment: Row) -> bool:
+        """Whether a limit over time, or a breaker that is half-open, has no room for it yet: then it says so and looks again when there may be."""
+        revision = await revision_of(connection, change.id, change["revision"])
+        limited = await room(connection, change, revision, processor=payment["processor"], locking=False)
+        if limited.refusal is None:
+            return False
+        code, why = limited.refusal
+        if change["code"] != code:
+            change.note("held_for_another_reason", code=code.value)
+        change.put(code=code.value, detail=why, slot_at=None)
+        remind_of_holding(change, self.settings)
+        limited.wait(change)
+        return True
 
     async def apply_message(self, refund_id: str, kind: str, message_id: str, *, enter_refusal: bool = True) -> Situation:
         """Let a message count as far as the store confirms it (design, section 4).

@@ -1,0 +1,143 @@
+"""Whether money may move now: limits over time are taken again right before it does, and a breaker that is half-open lets a few through.
+
+So a month of approvals, or a stop that was lifted, goes out at the pace that is permitted. What does not fit is held, with the limit and when it opens again,
+and looks again by itself then.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Integer, bindparam, func, literal, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.clock import rfc3339
+from refunds.errors import Code
+from refunds.limits import Stage, first_refused, state, why
+from refunds.money import Money
+from refunds.policy import Policy
+from refunds.policy.limits import LimitRule, standing
+from refunds.status import Status
+from refunds.terms import OperationKind
+from store import limits, pacing, policies, rates
+from store.changes import Change
+from store.sql import Query, Row, pipelined
+from store.tables import refunds
+
+_HALF_OPEN_LOCK = Query(text(f"SELECT CAST(pg_advisory_xact_lock({0x425245414B}) AS text) FROM breakers WHERE state = 'half_open' LIMIT 1"))
+_LET_THROUGH = Query(
+    text(
+        """
+    SELECT b.name, b.scope, b.per_hour, t.used, t.oldest
+      FROM breakers b
+      CROSS JOIN LATERAL (
+        SELECT count(*) AS used, min(u.taken_at) AS oldest FROM limit_uses u
+         WHERE u.stage = 'sent' AND u.given_back_at IS NULL AND u.refund_id <> :refund
+           AND u.taken_at >= greatest(b.since, CAST(:hour_ago AS timestamptz))
+           AND CASE WHEN b.scope = 'everything' THEN true WHEN b.scope = 'agents' THEN u.by_agent
+                    WHEN b.scope LIKE 'agent:%' THEN b.scope = 'agent:' || u.agent_id ELSE b.scope = 'processor:' || u.processor END
+      ) t
+     WHERE b.state = 'half_open' AND t.used >= b.per_hour
+       AND CASE WHEN b.scope = 'everything' THEN true WHEN b.scope = 'agents' THEN CAST(:by_agent AS boolean)
+                WHEN b.scope LIKE 'agent:%' THEN b.scope = 'agent:' || CAST(:agent AS text) ELSE b.scope = 'processor:' || CAST(:processor AS text) END
+     ORDER BY t.oldest DESC, b.id
+     LIMIT 1
+    """
+    )
+)
+"""A half-open breaker that covers a refund and has let through as many as it may in an hour."""
+
+_AHEAD = Query(
+    select(func.count().cast(Integer)).where(
+        refunds.c.final_at.is_(None),
+        refunds.c.status == literal(Status.HELD.value),
+        refunds.c.code == literal(Code.LIMIT_EXCEEDED.value),
+        (refunds.c.status_since < bindparam("since"))
+        | ((refunds.c.status_since == bindparam("since")) & (refunds.c.id < bindparam("refund"))),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Whether there is room for a refund to be sent now: ``refusal`` says why not, ``looks_at`` when to look again, and ``uses`` is what it takes if there is."""
+
+    uses: Mapping[str, Any]
+    policy: Policy | None = None
+    refusal: tuple[Code, str] | None = None
+    looks_at: datetime | None = None
+
+    async def take(self, connection: AsyncConnection, change: Change) -> None:
+        """Count it. In a pipeline, or outside of one."""
+        await limits.take(connection, change.row, Stage.SENT, **self.uses)
+
+    def wait(self, change: Change) -> None:
+        """Have the held refund look again when there may be room."""
+        if self.looks_at is not None:
+            change.put(wake_at=self.looks_at)
+
+
+async def room(connection: AsyncConnection, change: Change, revision: Row, *, processor: str, locking: bool) -> Room:
+    """Whether a refund may be sent now, under the limits of the version in force now. ``locking`` them, last of all locks, until the transaction ends."""
+    force, subject, at = await policies.in_force(connection, change.at), limits.Subject.of(change.row), change.at
+    policy = force.policy
+    uses = await _uses(connection, change, revision, policy, processor)
+    async with pipelined(connection):
+        asked = await limits.ask(connection, policy, subject, Stage.SENT, at, besides=change.id, locking=locking)
+        if locking:
+            await _HALF_OPEN_LOCK.ask(connection)
+        given = {"by_agent": subject.by_agent, "agent": subject.agent, "processor": processor}
+        full = await _LET_THROUGH.ask(connection, refund=change.id, hour_ago=at - timedelta(hours=1), **given)
+    found = await limits.answered(connection, asked, uses["worth"])
+    by_name = {limit.name: limit for limit in asked.limits}
+    states = [state(by_name[facts.name], facts) for facts in found]
+    if (refused := first_refused(states)) is not None:
+        limit = by_name[refused.name]
+        looks_at = await _turn(connection, change, limit, refused.opens_at, refused.own)
+        return Room(uses, policy, (Code.LIMIT_EXCEEDED, why(limit, refused, policy.base)), looks_at)
+    if (breaker := await full.first()) is not None:
+        opens_at = breaker["oldest"] + timedelta(hours=1)
+        words = f"breaker {breaker['name']} is half-open: {breaker['per_hour']} refunds in one hour went; the next may go at {rfc3339(opens_at)}"
+        return Room(uses, policy, (Code.BREAKER_OPEN, words), min(opens_at, at + timedelta(seconds=pacing.LIMITED_S)))
+    if locking:
+        await limits.tell_of_warnings(
+            connection, change, policy, [standing(by_name[one.name], one, policy.base) for one in states if one.warns]
+        )
+    return Room(uses, policy)
+
+
+async def _uses(connection: AsyncConnection, change: Change, revision: Row, policy: Policy, processor: str) -> dict[str, Any]:
+    """What sending it takes: at the rate recorded with its terms, if that was into the same base currency."""
+    released = (revision["terms"] or {}).get("operation") == OperationKind.RELEASE.value
+    recorded = revision["facts"].get("base") or {}
+    money = Money(0 if released else revision["amount"], revision["currency"])
+    if released or recorded.get("currency") == policy.base:
+        worth = 0 if released else recorded.get("amount")
+    else:
+        worth = (await rates.worth(connection, policy, money, change.at)).amount
+    return {
+        "revision": change["revision"],
+        "processor": processor,
+        "amount": money.amount,
+        "currency": money.currency,
+        "base": policy.base,
+        "worth": worth,
+        "at": change.at,
+    }
+
+
+async def _turn(connection: AsyncConnection, change: Change, limit: LimitRule, opens_at: datetime | None, own: int | None) -> datetime:
+    """When a refund that waits for a limit looks again: when the limit opens, and later for those behind others that wait longer.
+
+    Never later than :data:`store.pacing.LIMITED_S`: an operator may have raised the limit meanwhile.
+    """
+    soonest, latest = change.at + timedelta(seconds=1), change.at + timedelta(seconds=pacing.LIMITED_S)
+    if opens_at is None or opens_at >= latest:
+        return latest
+    ahead = 0
+    if change.status is Status.HELD:
+        ahead = await _AHEAD.value(connection, since=change["status_since"], refund=change.id)
+    turns = ahead * (own or 1) // limit.at_most if limit.counts_money else ahead // limit.at_most
+    length = limit.over.next_begins(opens_at) - opens_at
+    return max(soonest, min(latest, opens_at + turns * length))
