@@ -1,4 +1,4 @@
-"""Field reports 38, 53, 63, 72 on the whole stack: text goes nowhere it does not belong, decides nothing, and has a size."""
+"""Field reports 38, 53, 55, 63, 72 on the whole stack: text goes nowhere it does not belong, decides nothing, and has a size."""
 
 import json
 from typing import Any
@@ -85,6 +85,45 @@ async def test_field_53_what_the_processor_refuses_never_ends_as_refunded(whole:
     await whole.disturb(goods.intent, {"kind": "status", "status": 400, "body": refusal})
 
     await whole.assert_ended(await whole.asked_for(goods), "failed", "PROCESSOR_REFUSED", goods=goods, creates=1, returned=[])
+
+
+MARKUP = [
+    "<img src=x onerror=alert(1)>",
+    "'); DROP TABLE refunds;--",
+    "[click](javascript:alert(1))",
+    '=HYPERLINK("https://example.org/?"&A1,"click")',
+    "</script><script>alert(1)</script>",
+    "{{ 7 * 7 }} ${7*7} %s %(message)s",
+]
+
+
+async def test_field_55_customer_text_is_data_wherever_it_is_shown(whole: Whole) -> None:
+    goods, words = await whole.goods(20_000), "\n".join(MARKUP)
+
+    refund = await whole.asked_for(goods, message=words, metadata={"note": MARKUP[0]}, reason="other")
+
+    await whole.until(refund, "awaiting_review")
+    answer = await whole.call("rita", "GET", f"/v1/refunds/{refund}")
+    view = answer.json()
+    assert view["texts"]["message"] == words
+    assert view["request"]["metadata"] == {"note": MARKUP[0]}
+    # No browser takes it for a page, and none keeps it.
+    kinds = [answer.headers[name] for name in ("content-type", "x-content-type-options", "cache-control")]
+    assert kinds == ["application/json", "nosniff", "no-store"]
+
+
+async def test_field_55_a_link_can_decide_nothing(whole: Whole) -> None:
+    """Whatever a text makes somebody click on is a GET, and carries no key."""
+    goods, refund = await whole.in_review(20_000)
+    terms = (await whole.view(refund))["terms_hash"]
+    decisions = f"/v1/refunds/{refund}/decisions"
+
+    followed = await whole.call("rita", "GET", f"{decisions}?verdict=approve&terms_hash={terms}")
+    posted = await whole.http.post(decisions, json={"verdict": "approve", "terms_hash": terms})
+
+    assert [followed.status_code, posted.status_code] == [405, 401]
+    assert (await whole.view(refund))["status"] == "awaiting_review"
+    assert (await whole.truth(goods.intent)).creates == []
 
 
 HOSTILE = [
