@@ -70,9 +70,10 @@ class GroupView(Shape):
 
     id: str
     created_at: AwareDatetime
-    order_id: str
+    order_id: str | None
     order_version: int
-    customer_id: str
+    customer_id: str | None
+    customer_forgotten_at: AwareDatetime | None
     asked: AskedOfOrder
     allocation: AllocationView
     breakdown: BreakdownView | None
@@ -135,6 +136,7 @@ def view(group: Row, members: Sequence[Row], payments: Sequence[Row], made: Mapp
         "order_id": group["order_ref"],
         "order_version": group["order_version"],
         "customer_id": group["customer_ref"],
+        "customer_forgotten_at": group["customer_forgotten_at"],
         "asked": {
             **_amount(group["amount"], group["currency"]),
             "full": group["full"],

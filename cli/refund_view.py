@@ -16,6 +16,11 @@ def amount_of(values: Mapping[str, Any]) -> str:
     return str(values["amount_text"]) if values.get("amount") and values.get("amount_text") else "-"
 
 
+def customer_gone(of: Mapping[str, Any]) -> str | None:
+    """What is shown in a forgotten customer's place; ``None`` for one who is not."""
+    return f"forgotten {of['customer_forgotten_at']}" if of.get("customer_forgotten_at") else None
+
+
 def ended(refund: Refund) -> str:
     """How it ended, with the code where there is one: ``denied PAYMENT_DISPUTED``; empty while it has not."""
     if not refund.get("final"):
@@ -114,7 +119,7 @@ def show(out: Output, refund: Refund) -> None:
             ("amount", amount_of(refund)),
             ("order", refund.get("order_id")),
             ("group", refund.get("group_id")),
-            ("customer", refund.get("customer_id")),
+            ("customer", refund.get("customer_id") or customer_gone(refund)),
             ("requested by", asked.get("requested_by")),
             ("through", (asked.get("requester") or {}).get("name")),
             ("tier", refund.get("tier")),

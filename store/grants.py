@@ -48,7 +48,7 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "reconciliations": (READ, ADD),
         "discrepancies": (READ, "UPDATE (state, owner_id, note, closed_at, closed_by)"),
         "order_pulls": (READ, ADD),
-        "pulled_payments": (READ,),
+        "pulled_payments": (READ, "UPDATE (order_ref, customer_ref)"),
         "controls": (READ, CHANGE),
         "halts": (READ, ADD, "UPDATE (lifted_at, lifted_by, lifted_reason)"),
         "policy_versions": (READ, ADD),

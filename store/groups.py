@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Text, bindparam, literal_column, null, select
+from sqlalchemy import Text, bindparam, case, literal_column, null, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -320,8 +320,14 @@ async def _worth(connection: AsyncConnection, change: Change, policy: Policy, ro
 
 async def visible(connection: AsyncConnection, group_id: str, *, integration: str | None) -> Row:
     """A group with the merchant's names of its order and customer. With ``integration`` only one of that is seen. Raises ``GROUP_NOT_FOUND``."""
+    known = customers.c.forgotten_at.is_(None)
     query = (
-        select(refund_groups, orders_table.c.external_ref.label("order_ref"), customers.c.external_ref.label("customer_ref"))
+        select(
+            refund_groups,
+            case((known, orders_table.c.external_ref)).label("order_ref"),
+            case((known, customers.c.external_ref)).label("customer_ref"),
+            customers.c.forgotten_at.label("customer_forgotten_at"),
+        )
         .join(orders_table, orders_table.c.id == refund_groups.c.order_id)
         .join(customers, customers.c.id == refund_groups.c.customer_id)
         .where(refund_groups.c.id == group_id)

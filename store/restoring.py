@@ -87,9 +87,8 @@ async def owe_if_forgetful(connection: AsyncConnection, at: datetime, *, process
     return await _owe(connection, at, processor)
 
 
-async def check_lift(connection: AsyncConnection, halt: Row) -> None:
-    """Raise ``RECONCILIATION_REQUIRED`` while a halt must not be lifted: the database may have forgotten something, and no full reconciliation that began
-    since then is done."""
+async def doubted_since(connection: AsyncConnection, halt: Row) -> datetime | None:
+    """Since when, under this halt, the database may have forgotten something; ``None`` for a halt that says nothing of the kind."""
     owed = (
         await connection.execute(
             select(func.max(reconciliations.c.started_at)).where(
@@ -98,10 +97,15 @@ async def check_lift(connection: AsyncConnection, halt: Row) -> None:
         )
     ).scalar_one()
     since = [moment for moment in (owed, halt["opened_at"] if halt["code"] in FORGETFUL else None) if moment is not None]
-    if since and not await _full_run(connection, halt["processor"], since=max(since), done=True):
-        raise RefundError(
-            Code.RECONCILIATION_REQUIRED, f"No full reconciliation that began after {rfc3339(max(since))} is done.", halt=halt["id"]
-        )
+    return max(since, default=None)
+
+
+async def check_lift(connection: AsyncConnection, halt: Row) -> None:
+    """Raise ``RECONCILIATION_REQUIRED`` while a halt must not be lifted: the database may have forgotten something, and no full reconciliation that began
+    since then is done."""
+    since = await doubted_since(connection, halt)
+    if since is not None and not await _full_run(connection, halt["processor"], since=since, done=True):
+        raise RefundError(Code.RECONCILIATION_REQUIRED, f"No full reconciliation that began after {rfc3339(since)} is done.", halt=halt["id"])
 
 
 async def _owe(connection: AsyncConnection, at: datetime, processor: str) -> Run:

@@ -11,6 +11,7 @@ from api import presenting
 from api.bodies import parse
 from api.calls import Call, TheCall
 from api.contract import errors, takes
+from api.erasure_list import check_replayed
 from api.schemas import ControlChanged, ControlList
 from refunds.errors import Code, RefundError
 from refunds.logs import logger
@@ -60,7 +61,15 @@ async def show(call: TheCall) -> Response:
     summary="Stop or resume",
     responses={
         200: {"model": ControlChanged},
-        **errors(Code.RECONCILIATION_REQUIRED, Code.RESUME_NEEDS_ANOTHER_PERSON, Code.PERSON_REQUIRED, body=True),
+        **errors(
+            Code.RECONCILIATION_REQUIRED,
+            Code.ERASURES_NOT_REPLAYED,
+            Code.ERASURE_LIST_UNREADABLE,
+            Code.ERASURE_LIST_UNAVAILABLE,
+            Code.RESUME_NEEDS_ANOTHER_PERSON,
+            Code.PERSON_REQUIRED,
+            body=True,
+        ),
     },
     openapi_extra=takes(ControlChange),
 )
@@ -78,6 +87,8 @@ async def change(call: TheCall) -> Response:
         if asked.state is None and asked.mode is None:
             raise RefundError(Code.INVALID_FIELD, "Name the state that is wanted, stopped or running, or a mode.", field="state")
         wanted = scopes.Wanted(asked.scope, None if asked.state is None else asked.state == "stopped", asked.mode, asked.reason)
+        if wanted.stopped is False:
+            await check_replayed(connection, call.services.erasures, call.services.settings.text_key, wanted.scope)
         state = await scopes.change(connection, database.clock, wanted, call.actor)
     answer = _plain(state) | {"calls_in_flight": [], "resumed": 0}
     if wanted.stopped:

@@ -143,8 +143,8 @@ def _show(out: Output, group: Mapping[str, Any]) -> None:
     out.fields(
         [
             ("group", group["id"]),
-            ("order", f"{group['order_id']} (version {group['order_version']})"),
-            ("customer", group["customer_id"]),
+            ("order", f"{group['order_id'] or 'forgotten'} (version {group['order_version']})"),
+            ("customer", group["customer_id"] or refund_view.customer_gone(group)),
             ("asked", _asked(group)),
             ("reason", group["asked"]["reason"]),
             ("requested by", group["asked"]["requested_by"]),

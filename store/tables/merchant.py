@@ -12,6 +12,7 @@ customers = Table(
     text_column("external_ref", unique=True),
     at("account_created_at", nullable=True),
     at("created_at"),
+    at("forgotten_at", nullable=True),
 )
 
 customer_keys = Table(

@@ -1,0 +1,212 @@
+"""Forgetting a customer: one transaction in which everything that leads to the person goes, and one entry in the ledger.
+
+What goes: the customer's key (with it everything sealed under it, here and in every copy of this database), the sealed rows themselves, what the customer and the
+orders are found by, and what is personal in orders and requests. What stays is what the law and the accounts need without the person: amounts, times,
+terms, decisions, the processor's ids, our surrogates; and the ledger, whose proofs hold because nothing of it is touched.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.clock import Clock
+from refunds.erasure import Erasure, details_without_person, order_without_person
+from refunds.errors import Code, RefundError
+from refunds.ids import Prefix, new_id
+from store.changes import enter
+from store.sql import Row
+from store.tables import (
+    customer_keys,
+    customers,
+    erasure_replays,
+    erasures,
+    order_versions,
+    orders,
+    payments,
+    pulled_payments,
+    refund_groups,
+    refunds,
+    texts,
+)
+
+_MOST_NAMED = 20
+"""So many open refunds are named in a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """That somebody is forgotten: by which erasure, and since when. ``removed`` counts what this call took away, nothing when it had gone before."""
+
+    erasure: str
+    customer: str
+    at: datetime
+    removed: dict[str, int]
+
+    @property
+    def anew(self) -> bool:
+        """Whether this call took something away."""
+        return any(self.removed.values())
+
+
+async def check_may_be_forgotten(connection: AsyncConnection, customer_id: str) -> None:
+    """Raise ``CUSTOMER_HAS_OPEN_REFUNDS`` with their ids while a refund of this customer is under way.
+
+    Whoever decides on it, or has to find out what became of it, needs what was written; and what was promised must not be lost (promise P6).
+    """
+    query = (
+        select(refunds.c.id, refunds.c.status)
+        .where(refunds.c.customer_id == customer_id, refunds.c.final_at.is_(None))
+        .order_by(refunds.c.id)
+    )
+    found = (await connection.execute(query)).all()
+    if found:
+        raise RefundError(
+            Code.CUSTOMER_HAS_OPEN_REFUNDS,
+            f"{len(found)} {'refund is' if len(found) == 1 else 'refunds are'} under way.",
+            refunds=[{"id": refund_id, "status": status} for refund_id, status in found[:_MOST_NAMED]],
+        )
+
+
+async def erasure_of(connection: AsyncConnection, *, customer_id: str | None = None, mark: bytes | None = None) -> Forgotten | None:
+    """The erasure of a customer, by our surrogate or by the mark that its id left for some days; the latest one of that mark."""
+    by = erasures.c.customer_id == customer_id if customer_id is not None else erasures.c.mark == mark
+    row = (await connection.execute(select(erasures).where(by).order_by(erasures.c.forgotten_at.desc()).limit(1))).mappings().first()
+    return None if row is None else Forgotten(row["id"], row["customer_id"], row["forgotten_at"], {})
+
+
+async def forget(connection: AsyncConnection, clock: Clock, erasure: Erasure, *, actor: str, mark: bytes | None) -> Forgotten | None:
+    """Forget a customer by our surrogate; ``None`` when this database knows no such customer.
+
+    Safe to call again: the first erasure stands, and what was written about the person since then goes, too. Refunds that are still under way go on without
+    what was written (:func:`check_may_be_forgotten` is for the caller who can wait). The lock of the customer comes last in the order of locks.
+    """
+    await connection.execute(_ids_of(refunds, erasure.customer).with_for_update(key_share=True))
+    await connection.execute(_ids_of(orders, erasure.customer).with_for_update(key_share=True))
+    # Not only "no key update": whoever is about to store a request or an order of this customer waits, and finds them gone.
+    customer = (await connection.execute(select(customers).where(customers.c.id == erasure.customer).with_for_update())).mappings().first()
+    if customer is None:
+        return None
+    earlier = await erasure_of(connection, customer_id=erasure.customer)
+    removed = await _remove(connection, erasure.customer, known=customer["forgotten_at"] is None, at=erasure.at)
+    if earlier is None:
+        await connection.execute(
+            insert(erasures).values(
+                id=erasure.id,
+                customer_id=erasure.customer,
+                forgotten_at=erasure.at,
+                forgotten_by=erasure.by,
+                reason=erasure.reason.value,
+                reference=erasure.reference,
+                mark=mark,
+            )
+        )
+    done = Forgotten(earlier.erasure if earlier else erasure.id, erasure.customer, earlier.at if earlier else erasure.at, removed)
+    if earlier is None or done.anew:
+        await enter(
+            connection,
+            "customer_forgotten",
+            clock.now(),
+            actor=actor,
+            customer=erasure.customer,
+            erasure=done.erasure,
+            forgotten_at=done.at,
+            reason=erasure.reason.value,
+            reference=erasure.reference,
+            removed=removed,
+        )
+    return done
+
+
+def _ids_of(table: Any, customer_id: str) -> Any:
+    return select(table.c.id).where(table.c.customer_id == customer_id).order_by(table.c.id)
+
+
+async def _remove(connection: AsyncConnection, customer_id: str, *, known: bool, at: datetime) -> dict[str, int]:
+    """Take away what leads to the person; how much of each kind there was. Of one who is not ``known`` any more only what was written since can be left."""
+    keys = await connection.execute(delete(customer_keys).where(customer_keys.c.customer_id == customer_id))
+    sealed = await connection.execute(delete(texts).where(texts.c.customer_id == customer_id))
+    removed = {"keys": keys.rowcount, "texts": sealed.rowcount, "orders": 0}
+    if not known:
+        return removed
+    await connection.execute(
+        update(customers).where(customers.c.id == customer_id).values(external_ref=customer_id, account_created_at=None, forgotten_at=at)
+    )
+    of_customer = orders.c.customer_id == customer_id
+    its_orders = [dict(row) for row in (await connection.execute(select(orders).where(of_customer).order_by(orders.c.id))).mappings()]
+    named = await _reduce_orders(connection, customer_id, its_orders)
+    await _reduce_requests(connection, customer_id, named)
+    its_payments = select(payments.c.processor_payment).join(orders, orders.c.id == payments.c.order_id).where(of_customer)
+    await connection.execute(
+        update(pulled_payments)
+        .where(pulled_payments.c.processor_payment.in_(its_payments), pulled_payments.c.outcome.is_not(None))
+        .values(order_ref=None, customer_ref=None)
+    )
+    return removed | {"orders": len(its_orders)}
+
+
+async def _reduce_orders(connection: AsyncConnection, customer_id: str, its_orders: Sequence[Row]) -> dict[str, dict[str, str]]:
+    """Reduce orders and their versions to what the accounts need; the new names of each order's lines."""
+    names: dict[str, dict[str, str]] = {}
+    for order in its_orders:
+        body, names[order["id"]] = order_without_person(order["body"], customer_id)
+        await connection.execute(update(orders).where(orders.c.id == order["id"]).values(external_ref=order["id"], body=body))
+    versions = select(order_versions).where(order_versions.c.order_id.in_(list(names)))
+    for version in (await connection.execute(versions)).mappings().all():
+        body, _ = order_without_person(version["body"], customer_id)
+        key = (order_versions.c.order_id == version["order_id"], order_versions.c.version == version["version"])
+        await connection.execute(update(order_versions).where(*key).values(body=body))
+    return names
+
+
+async def _reduce_requests(connection: AsyncConnection, customer_id: str, names: dict[str, dict[str, str]]) -> None:
+    for table in (refunds, refund_groups):
+        rows = (
+            await connection.execute(select(table.c.id, table.c.order_id, table.c.details).where(table.c.customer_id == customer_id))
+        ).all()
+        changed = [{"row": row.id, "reduced": details_without_person(row.details, names.get(row.order_id or "", {}))} for row in rows]
+        if changed:
+            statement = (
+                update(table)
+                .where(table.c.id == bindparam("row"))
+                .values(details=bindparam("reduced", type_=table.c.details.type), body_hash="")
+            )
+            await connection.execute(statement, changed)
+
+
+# --- after a restore
+
+
+async def replay(connection: AsyncConnection, clock: Clock, lines: Sequence[Erasure], *, actor: str) -> tuple[int, int]:
+    """Forget again whoever stands on the list outside and is known here; how many were, and how many this database does not know."""
+    forgotten = absent = 0
+    for erasure in lines:
+        done = await forget(connection, clock, erasure, actor=actor, mark=None)
+        absent += done is None
+        forgotten += done is not None and done.anew
+    return forgotten, absent
+
+
+async def note_replayed(connection: AsyncConnection, clock: Clock, *, lines: int, forgotten: int, absent: int, actor: str) -> str:
+    """Record that the whole list was gone through; returns the id of the record."""
+    replay_id, now = new_id(Prefix.REPLAY), clock.now()
+    await connection.execute(
+        insert(erasure_replays).values(id=replay_id, at=now, by=actor, lines=lines, forgotten=forgotten, absent=absent)
+    )
+    await enter(connection, "erasures_replayed", now, actor=actor, replay=replay_id, lines=lines, forgotten=forgotten, absent=absent)
+    return replay_id
+
+
+async def unforgotten(connection: AsyncConnection, customer_ids: Sequence[str]) -> list[str]:
+    """Who of these is known here and not forgotten."""
+    query = select(customers.c.id).where(customers.c.id.in_(customer_ids), customers.c.forgotten_at.is_(None)).order_by(customers.c.id)
+    return list((await connection.execute(query)).scalars())
+
+
+async def replayed_since(connection: AsyncConnection, moment: datetime) -> bool:
+    """Whether the list was gone through since then."""
+    query = select(erasure_replays.c.id).where(erasure_replays.c.at >= moment).limit(1)
+    return (await connection.execute(query)).first() is not None
