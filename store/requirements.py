@@ -150,7 +150,7 @@ async def record_decision(
 async def advance_to_unmet(connection: AsyncConnection, change: Change, revision: Row, *, actor: str = SYSTEM) -> None:
     """Move the refund to the first requirement of its revision that is unmet: consent, then review; with none left it is approved.
 
-    In draft mode it becomes ``drafted`` instead of approved. The caller holds the refund's lock and saves.
+    In draft mode, and in a tier of which the policy makes drafts, it becomes ``drafted`` instead of approved. The caller holds the refund's lock and saves.
     """
     required = Required.of(revision["decision"])
     terms_hash: str | None = revision["terms_hash"]
@@ -184,8 +184,9 @@ async def advance_to_unmet(connection: AsyncConnection, change: Change, revision
             role="policy",
         )
     control = await controls.read(connection)
+    drafted = control.mode == "draft" or revision["decision"].get("draft", False)
     change.put(queue=None, review_by=None, wake_at=None)
-    change.move(Event.DRAFT if control.mode == "draft" else Event.APPROVE, actor=actor, revision=change["revision"], terms_hash=terms_hash)
+    change.move(Event.DRAFT if drafted else Event.APPROVE, actor=actor, revision=change["revision"], terms_hash=terms_hash)
 
 
 def enter_review(change: Change, review: Review, *, actor: str) -> None:

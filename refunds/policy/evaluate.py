@@ -103,7 +103,7 @@ def _custom(policy: Policy, facts: Facts) -> Iterator[Finding]:
     """
     if not policy.rules:
         return
-    plain = rules.plain_facts(facts)
+    plain = rules.plain_facts(facts, (rule.when for rule in policy.rules))
     without = plain | {"request": plain["request"] | {"reason": None}} if facts.request.extracted else plain
     for rule in policy.rules:
         yield _judged(rule, plain, without, facts)

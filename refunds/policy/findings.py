@@ -12,7 +12,7 @@ DENY = "deny"
 ANSWER = "answer"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Finding:
     """A check with its consequence. ``ladder`` names the ladder of a review (``None`` is the ladder of the reviewed tier), ``code`` says why it is denied,
     ``text`` is the merchant's own wording, ``signal`` marks what a reviewer should see at once, ``evidence`` must be there before anybody approves.
@@ -35,9 +35,12 @@ class Finding:
         return Finding(replace(self.check, observed=f"{self.check.observed}; excepted by {why}", result=PASS))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Case:
-    """A check that is about to be made: its id, what it says, what was observed and what that is held against."""
+    """A check that is about to be made: its id, what it says, what was observed and what that is held against.
+
+    Neither it nor a finding is frozen, because some sixty are made for every quote and a frozen one costs three times as much; nobody keeps either.
+    """
 
     id: str
     text: str

@@ -6,7 +6,7 @@ time or anything else outside the facts, so the same facts always give the same 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any, cast
@@ -108,15 +108,22 @@ def _too_much(condition: str) -> tuple[str, str] | None:
     return None
 
 
+@lru_cache(maxsize=1_024)
+def groups_in(condition: str) -> frozenset[str]:
+    """The groups of facts that a condition looks at."""
+    return frozenset(_compiled(condition).variables()) & {*FACTS, "at"}
+
+
 def uses_reading(condition: str) -> bool:
     """Tell whether a condition looks at what a reader made of free text."""
-    return "reading" in _compiled(condition).variables()
+    return "reading" in groups_in(condition)
 
 
 def judge(condition: str, facts: Mapping[str, Any]) -> bool:
     """Judge a condition over plain facts. Raises :class:`RuleError` for any error in it and for an answer that is not a boolean."""
     try:
-        answer = _compiled(condition).execute(dict(facts))
+        # Only what it looks at: handing all facts over costs more than judging them does.
+        answer = _compiled(condition).execute({name: facts[name] for name in groups_in(condition) if name in facts})
     except _FAILURES as error:
         raise RuleError(f"{type(error).__name__}: {str(error)[:200]}") from error
     if not isinstance(answer, bool):
@@ -152,9 +159,11 @@ def _shown(value: object) -> str:
     return str(value)[:80]
 
 
-def plain_facts(facts: Facts) -> dict[str, Any]:
-    """The facts as a condition sees them."""
-    return facts.plain()
+def plain_facts(facts: Facts, conditions: Iterable[str] | None = None) -> dict[str, Any]:
+    """The facts as conditions see them: the groups that any of these looks at, and the request; all groups when none are given."""
+    if conditions is None:
+        return facts.plain()
+    return facts.plain_of({"request"}.union(*map(groups_in, conditions)))
 
 
 def faults(condition: str) -> list[tuple[str, str]]:
