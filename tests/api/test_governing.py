@@ -9,11 +9,16 @@ from sqlalchemy import text
 
 from api.routes import controls as control_routes
 from refunds.people import Role
-from tests.api.conftest import Api, running
+from tests.api.conftest import Api, Caller, running
 from tests.conftest import FreshDatabase
 
 STOP = {"scope": "everything", "state": "stopped", "reason": "double payouts seen"}
 RESUME = {"state": "running", "reason": "fixed"}
+
+
+async def operator(api: Api, handle: str = "omar") -> Caller:
+    """The key of another operator."""
+    return await api.caller(handle, Role.OPERATOR)
 
 
 async def test_a_stop_is_recorded_with_who_when_and_why_and_keeps_the_mode(api: Api) -> None:
@@ -21,7 +26,7 @@ async def test_a_stop_is_recorded_with_who_when_and_why_and_keeps_the_mode(api: 
 
     stopped = await api.call("PUT", "/v1/controls", api.administrator, STOP)
     shown = await api.call("GET", "/v1/controls", await api.shop())
-    resumed = await api.call("PUT", "/v1/controls", api.administrator, RESUME)
+    resumed = await api.call("PUT", "/v1/controls", await operator(api), RESUME)
 
     assert stopped.status_code == 200
     [control] = shown.json()["controls"]
@@ -29,7 +34,8 @@ async def test_a_stop_is_recorded_with_who_when_and_why_and_keeps_the_mode(api: 
     assert (resumed.json()["state"], resumed.json()["mode"], resumed.json()["resumed"]) == ("running", "draft", 0)
     rows = await api.rows("SELECT actor, data FROM ledger WHERE type = 'control_changed' ORDER BY id")
     assert [row["data"]["stopped"] for row in rows] == [False, True, False]
-    assert {row["actor"] for row in rows} == {control["changed_by"]}
+    assert [row["actor"] == control["changed_by"] for row in rows] == [True, True, False]
+    assert (control["stopped_by"], control["stopped_by_handle"]) == (control["changed_by"], "administrator")
 
 
 @pytest.mark.parametrize(
@@ -41,6 +47,14 @@ async def test_a_stop_is_recorded_with_who_when_and_why_and_keeps_the_mode(api: 
         ({"state": "paused", "reason": "x"}, "state"),
         ({"state": "stopped", "reason": "x", "mode": "dry"}, "mode"),
         ({"state": "stopped", "reason": "x", "scope": "agent:1"}, "scope"),
+        ({"state": "stopped", "reason": "x", "scope": "agent:"}, "scope"),
+        ({"state": "stopped", "reason": "x", "scope": "agent:administrator"}, "scope"),
+        ({"state": "stopped", "reason": "x", "scope": "agents:bot"}, "scope"),
+        ({"state": "stopped", "reason": "x", "scope": "agents,processor:stripe"}, "scope"),
+        ({"state": "stopped", "reason": "x", "scope": ["agents", "processor:stripe"]}, "scope"),
+        ({"state": "stopped", "reason": "x", "scope": ""}, "scope"),
+        ({"state": "stopped", "reason": "x", "scope": "agents", "mode": "draft"}, "mode"),
+        ({"state": "running", "reason": " "}, "reason"),
         ({"state": "stopped", "reason": "x", "scope": "processor:other"}, "scope"),
         ({"state": "stopped", "reason": "x", "scope": "processor:stripe", "mode": "draft"}, "mode"),
     ],
@@ -51,6 +65,9 @@ async def test_a_change_that_is_not_whole_changes_nothing(shared_api: Api, body:
 
     assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert (await api.call("GET", "/v1/controls", api.administrator)).json()["controls"][0]["state"] == "running"
+    assert await api.rows("SELECT id FROM halts") == []
+    changed = "SELECT type FROM ledger WHERE type IN ('control_changed', 'scope_halted', 'processor_halted', 'stop_repeated')"
+    assert await api.rows(changed) == []
 
 
 BOUND = "INSERT INTO processor_binding (processor, account, mode, bound_at) VALUES ('stripe', 'acct_1', 'test', now())"
@@ -65,7 +82,7 @@ async def test_a_processor_is_halted_and_let_go_by_name(api: Api) -> None:
     stopped = await api.call("PUT", "/v1/controls", api.administrator, PROCESSOR | {"state": "stopped", "reason": "key rolled"})
     again = await api.call("PUT", "/v1/controls", api.administrator, PROCESSOR | {"state": "stopped", "reason": "again"})
     shown = await api.call("GET", "/v1/controls", api.administrator)
-    resumed = await api.call("PUT", "/v1/controls", api.administrator, PROCESSOR | {"state": "running", "reason": "new key"})
+    resumed = await api.call("PUT", "/v1/controls", await operator(api), PROCESSOR | {"state": "running", "reason": "new key"})
 
     assert [(c["scope"], c["state"], c["reason"]) for c in before.json()["controls"]] == [
         ("everything", "running", "new installation"),
@@ -120,8 +137,11 @@ async def test_a_stop_waits_for_calls_under_way_and_says_that_they_ended(api: Ap
 async def test_operators_who_change_different_things_at_once_never_block_each_other(api: Api) -> None:
     # With and without a mode the same lock comes first: two orders of locks would make one of the two, perhaps the stop, fail.
     changes = [STOP, RESUME | {"mode": "draft"}, RESUME, STOP | {"mode": "live"}] * 5
+    other = await operator(api)
 
-    answers = await asyncio.gather(*(api.call("PUT", "/v1/controls", api.administrator, change) for change in changes))
+    answers = await asyncio.gather(
+        *(api.call("PUT", "/v1/controls", api.administrator if "scope" in change else other, change) for change in changes)
+    )
 
     assert [answer.status_code for answer in answers] == [200] * 20
 

@@ -197,7 +197,8 @@ async def test_a_stop_holds_what_is_approved_and_a_resume_lets_it_go(whole: Api,
     view = await asked(whole, sandbox_server, amount=2_200)
     held = await eventually(whole, view["id"], "held")
 
-    resumed = await whole.call("PUT", "/v1/controls", whole.administrator, {"state": "running", "reason": "test"})
+    omar = await whole.caller("omar", Role.OPERATOR)
+    resumed = await whole.call("PUT", "/v1/controls", omar, {"state": "running", "reason": "test"})
 
     assert held["code"] == "EMERGENCY_STOP"
     assert held["processor"]["operations"] == [], "nothing was even intended"

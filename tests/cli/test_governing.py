@@ -54,6 +54,64 @@ def test_a_stop_without_a_reason_is_not_sent(api: FakeApi, refunds: Runner) -> N
     assert (refunds("stop").code, api.calls) == (2, [])
 
 
+@pytest.mark.parametrize(
+    ("options", "scope"),
+    [
+        ((), "everything"),
+        (("--agents",), "agents"),
+        (("--agent", "bot"), "agent:bot"),
+        (("--agent", "pr_1"), "agent:pr_1"),
+        (("--processor", "stripe"), "processor:stripe"),
+    ],
+)
+@pytest.mark.parametrize(("command", "state"), [(("stop",), "stopped"), (("resume", "--yes"), "running")])
+def test_a_scope_is_named_by_one_option(
+    api: FakeApi, refunds: Runner, command: tuple[str, ...], state: str, options: tuple[str, ...], scope: str
+) -> None:
+    api.on("PUT", "/v1/controls", (200, STOPPED | {"scope": scope, "state": state, "calls_in_flight": [], "resumed": 0}))
+
+    assert refunds(*command, *options, "--reason", "fire").code == 0
+    assert api.sent("PUT") == [("/v1/controls", {"scope": scope, "state": state, "reason": "fire"})]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--agents", "--processor", "stripe"),
+        ("--agents", "--agent", "bot"),
+        ("--agent", "bot", "--processor", "stripe"),
+        ("--agent", " "),
+        ("--processor", ""),
+    ],
+)
+@pytest.mark.parametrize("command", [("stop",), ("resume", "--yes")])
+def test_two_scopes_or_half_of_one_are_not_sent(api: FakeApi, refunds: Runner, command: tuple[str, ...], options: tuple[str, ...]) -> None:
+    assert (refunds(*command, *options, "--reason", "fire").code, api.calls) == (2, [])
+
+
+def test_a_mode_is_set_without_stopping_or_resuming(api: FakeApi, refunds: Runner) -> None:
+    api.on("PUT", "/v1/controls", (200, STOPPED | {"mode": "draft"}))
+
+    assert refunds("mode", "draft", "--reason", "a first look").code == 0
+    assert refunds("mode", "live", "--reason", "looked", "--yes").code == 0
+    assert refunds("mode", "dry", "--reason", "x").code == 2
+    assert [body for _, body in api.sent("PUT")] == [
+        {"scope": "everything", "mode": "draft", "reason": "a first look"},
+        {"scope": "everything", "mode": "live", "reason": "looked"},
+    ]
+
+
+def test_controls_say_whose_a_stop_is_and_that_test_mode_moves_no_money(api: FakeApi, refunds: Runner) -> None:
+    halts = [{"code": "KEY_REFUSED", "opened_by_handle": None, "reason": "revoked"}]
+    shown = STOPPED | {"stopped_by_handle": "olga", "stopped_at": "t", "halts": halts}
+    api.on("GET", "/v1/controls", (200, {"moves_money": False, "controls": [shown]}))
+
+    ran = refunds("controls")
+
+    assert "stopped by   olga" in ran.out.splitlines() and "halts        KEY_REFUSED by the orchestrator: revoked" in ran.out.splitlines()
+    assert ran.err.startswith("test: no money moves.")
+
+
 def test_resume_asks_for_yes(api: FakeApi, refunds: Runner) -> None:
     api.on("PUT", "/v1/controls", (200, STOPPED | {"state": "running", "resumed": 2}))
 

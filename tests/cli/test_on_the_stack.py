@@ -184,8 +184,11 @@ def test_stopped_held_and_resumed(desk: Desk, tmp_path: Path) -> None:
     refund = desk.ask("C-4", 50_00, "USD")
     held = desk.until(refund, "held")
     shown = desk.run("controls")
-    resumed = desk.run("resume", "--reason", "over", "--yes")
+    alone = desk.run("resume", "--reason", "over", "--yes")
+    desk.hire("omar", "operator")
+    resumed = desk.run("resume", "--reason", "over", "--yes", by="omar")
 
+    assert alone.code == 1 and alone.err.startswith("RESUME_NEEDS_ANOTHER_PERSON: ")
     assert (stopped.code, shown.code, resumed.code, held["code"]) == (0, 0, 0, "EMERGENCY_STOP")
     assert "stopped" in shown.out and "a test" in shown.out and "running" in resumed.out
     desk.until(refund, "succeeded")

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -35,15 +36,24 @@ def orchestration(site: Site) -> None:
     site.start("refunds")
 
 
+@dataclass(frozen=True)
+class Operators:
+    """The API on the same database, and the keys of two operators by the state each asks for: whoever stopped cannot resume."""
+
+    http: httpx.AsyncClient
+    keys: dict[str, str]
+
+
 @pytest.fixture
-async def operator(site: Site) -> AsyncIterator[httpx.AsyncClient]:
-    """The API on the same database, called by an operator."""
+async def operator(site: Site) -> AsyncIterator[Operators]:
     owner, clock = site.shop.owner, site.shop.clock
-    handle = f"olga-{time.monotonic_ns()}"
-    async with owner.begin() as connection:
-        person = await principals.create_principal(connection, clock, kind=PrincipalKind.PERSON, handle=handle, name="Olga", actor="test")
-        given = {"principal_id": person["id"], "roles": [Role.OPERATOR], "integration": None, "expires_at": None, "actor": "test"}
-        _, key = await principals.create_key(connection, clock, **given)
+    keys: dict[str, str] = {}
+    for state, name in (("stopped", "Olga"), ("running", "Omar")):
+        handle = f"{name}-{time.monotonic_ns()}"
+        async with owner.begin() as connection:
+            person = await principals.create_principal(connection, clock, kind=PrincipalKind.PERSON, handle=handle, name=name, actor="test")
+            given = {"principal_id": person["id"], "roles": [Role.OPERATOR], "integration": None, "expires_at": None, "actor": "test"}
+            _, keys[state] = await principals.create_key(connection, clock, **given)
     settings = Settings(refunds_text_key=TEXT_KEY, api_quote_wait_s=0.3)
     async with AsyncExitStack() as stack:
         database = connect(site.fresh.url("refunds_api"), clock, settings, name="refunds_api")
@@ -54,16 +64,15 @@ async def operator(site: Site) -> AsyncIterator[httpx.AsyncClient]:
 
         app = create_app(settings, database, temporal)
         await stack.enter_async_context(app.router.lifespan_context(app))
-        client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url="http://api", headers={"Authorization": f"Bearer {key}"}, timeout=60
-        )
-        yield await stack.enter_async_context(client)
+        client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api", timeout=60)
+        yield Operators(await stack.enter_async_context(client), keys)
 
 
-async def change(operator: httpx.AsyncClient, state: str) -> tuple[dict[str, Any], float]:
+async def change(operator: Operators, state: str) -> tuple[dict[str, Any], float]:
     """Stop or resume; returns the answer and how long it took."""
     began = time.monotonic()
-    answer = await operator.put("/v1/controls", json={"state": state, "reason": "a worker does not answer"})
+    headers = {"Authorization": f"Bearer {operator.keys[state]}"}
+    answer = await operator.http.put("/v1/controls", json={"state": state, "reason": "a worker does not answer"}, headers=headers)
     assert answer.status_code == 200, answer.text
     return answer.json(), time.monotonic() - began
 
@@ -82,7 +91,7 @@ async def frozen_at(site: Site, point: str, **changed: str) -> tuple[Worker, str
     return worker, refund, intent
 
 
-async def assert_nothing_left_until_resumed(site: Site, operator: httpx.AsyncClient, worker: Worker, refund: str, intent: str) -> None:
+async def assert_nothing_left_until_resumed(site: Site, operator: Operators, worker: Worker, refund: str, intent: str) -> None:
     """The worker thaws, sends nothing and holds the refund; after the resume it is made, once."""
     worker.send(signal.SIGCONT)
     assert await site.reaches(refund, "held", "succeeded", "failed", "parked") == "held"
@@ -95,9 +104,7 @@ async def assert_nothing_left_until_resumed(site: Site, operator: httpx.AsyncCli
     worker.kill()
 
 
-async def test_a_stop_lists_an_attempt_of_a_frozen_worker_and_it_sends_nothing_when_it_thaws(
-    site: Site, operator: httpx.AsyncClient
-) -> None:
+async def test_a_stop_lists_an_attempt_of_a_frozen_worker_and_it_sends_nothing_when_it_thaws(site: Site, operator: Operators) -> None:
     worker, refund, intent = await frozen_at(site, OPENED)
 
     stopped, took = await change(operator, "stopped")
@@ -109,9 +116,7 @@ async def test_a_stop_lists_an_attempt_of_a_frozen_worker_and_it_sends_nothing_w
     assert await site.shop.outcomes(refund) == ["lapsed", "answered"]
 
 
-async def test_a_stop_outwaits_a_frozen_worker_that_holds_its_lock_and_its_attempt_never_was(
-    site: Site, operator: httpx.AsyncClient
-) -> None:
+async def test_a_stop_outwaits_a_frozen_worker_that_holds_its_lock_and_its_attempt_never_was(site: Site, operator: Operators) -> None:
     worker, refund, intent = await frozen_at(site, OPENING)
 
     stopped, took = await change(operator, "stopped")
@@ -122,9 +127,7 @@ async def test_a_stop_outwaits_a_frozen_worker_that_holds_its_lock_and_its_attem
     assert await site.shop.outcomes(refund) == ["answered"]
 
 
-async def test_a_stop_answers_within_its_bound_though_a_frozen_attempt_could_be_sent_for_longer(
-    site: Site, operator: httpx.AsyncClient
-) -> None:
+async def test_a_stop_answers_within_its_bound_though_a_frozen_attempt_could_be_sent_for_longer(site: Site, operator: Operators) -> None:
     """With a ``send_by`` further away than a stop waits, it says so: this one may still leave, which is what ``may_still_send`` is for."""
     worker, refund, intent = await frozen_at(site, OPENED, SUBMIT_SEND_WITHIN_S="40")
 
