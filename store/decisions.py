@@ -33,6 +33,7 @@ from store.requirements import (
     record_decision,
     revision_of,
 )
+from store.reviewing import check_limits
 from store.sql import Row
 from store.tables import customers, instructions, payments, principals, refunds
 from store.tables import orders as orders_table
@@ -64,7 +65,7 @@ async def record_review(
     The same person saying the same about the same terms again gets the first answer. ``reason`` is what they say of it, which some reviews require;
     ``on_behalf_of`` names whose delegated right they use (without it their own, or what suffices of what was delegated to them). ``together`` says that all
     parts of the refund's group are decided in this transaction. Raises ``PERSON_REQUIRED``, ``TERMS_CHANGED``, ``ALREADY_DECIDED``, ``REVIEW_EXPIRED``,
-    ``NOT_AWAITING_REVIEW``, what :mod:`store.approvers` raises, or ``DECIDED_TOGETHER`` for approving one part of a group of which another waits too.
+    ``NOT_AWAITING_REVIEW``, ``REVIEWER_LIMIT``, what :mod:`store.approvers` raises, or ``DECIDED_TOGETHER`` for approving one part of a group of which another waits too.
     """
     change = await lock_refund(connection, refund_id, clock.now)
     recorded = await decisions_on(connection, refund_id, change["revision"])
@@ -85,6 +86,7 @@ async def record_review(
         right = await right_to_deny(connection, change, actor, on_behalf_of=on_behalf_of, reason=reason)
     else:
         right, revision = await right_to_approve(connection, change, actor, on_behalf_of=on_behalf_of, reason=reason)
+        await check_limits(connection, change.at, reviewer=actor.principal_id, terms=revision)
     step = sum(1 for d in recorded if d["kind"] == REVIEW) + 1
     decision_id = await record_decision(
         connection,

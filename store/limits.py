@@ -29,7 +29,7 @@ from store.tables import limit_uses, limit_warnings
 _LOCKS = 0x4C_494D_4954  # any fixed number; this one spells LIMIT
 _KEYS = func.unnest(bindparam("keys", type_=ARRAY(Text))).column_valued("key")
 _HASHES = select(func.hashtextextended(_KEYS, literal_column(str(_LOCKS))).label("hash")).distinct().order_by("hash").offset(0).subquery()
-_LOCK = Query(select(func.count(func.pg_advisory_xact_lock(_HASHES.c.hash).cast(Text))))
+LOCK = Query(select(func.count(func.pg_advisory_xact_lock(_HASHES.c.hash).cast(Text))))
 """Takes the locks of several limits, always in the same order: who comes second waits, and then reads what the first has taken."""
 
 _ROW = tuple(column.name for column in limit_uses.c)
@@ -184,7 +184,7 @@ async def ask(
         exact = [limit for limit in limits if stage is Stage.SENT or limit.when_exceeded != "hold"]
         keys = sorted({f"{stage}:{limit.who}:{subject.key(limit.who)}" for limit in exact})
         if keys:
-            await _LOCK.ask(connection, keys=keys)
+            await LOCK.ask(connection, keys=keys)
     return Asked(limits, stage, at, given, await _sums(tuple(limit.who for limit in limits), stage).ask(connection, **given))
 
 

@@ -1,16 +1,19 @@
 """What somebody tried and was refused: entered in the ledger, once each, in a transaction of its own after the refusal (field reports 56, 57)."""
 
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
 from refunds.errors import Code, RefundError
 from refunds.people import Actor
 from store.changes import enter, lock_refund, read_refund
+from store.tables import refund_groups
 
 AUDITED = frozenset(
     {
         Code.SELF_APPROVAL,
         Code.ROLE_TOO_LOW,
+        Code.REVIEWER_LIMIT,
         Code.PERSON_REQUIRED,
         Code.ABOVE_OWN_LIMIT,
         Code.SPECIALIST_REQUIRED,
@@ -50,6 +53,15 @@ async def note_refusal(
     change = await lock_refund(connection, refund_id, clock.now)
     change.note(f"{what}_refused", actor=actor.principal_id, code=error.code.value)
     await change.save(connection)
+
+
+async def note_refusal_of_group(
+    connection: AsyncConnection, clock: Clock, group_id: str, actor: Actor, what: str, error: RefundError
+) -> None:
+    """Enter that something was refused of a group as a whole, such as to somebody without the role; nothing of a group that there is not."""
+    query = select(refund_groups.c.id).where(refund_groups.c.id == group_id)
+    if (await connection.execute(query)).scalar_one_or_none() is not None:
+        await enter(connection, f"{what}_refused", clock.now(), actor=actor.principal_id, code=error.code.value, group=group_id)
 
 
 async def note_mismatch(connection: AsyncConnection, clock: Clock, actor: Actor, code: Code) -> None:

@@ -1,0 +1,69 @@
+"""Reviewers' own limits: how many refunds, or how much, one person may approve in a window. What they approved counts whatever became of it."""
+
+from datetime import datetime
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from refunds.clock import rfc3339
+from refunds.errors import Code, RefundError
+from refunds.facts import LimitFacts
+from refunds.limits import Who, reopens, state, why
+from refunds.policy.limits import LimitRule
+from store import policies
+from store.limits import LOCK
+from store.sql import Query, Row, pipelined
+
+_APPROVED = Query(
+    text(
+        """
+    SELECT d.recorded_at, CASE WHEN v.currency = CAST(:base AS text) THEN v.amount
+                               WHEN v.facts #>> '{base,currency}' = CAST(:base AS text) THEN CAST(v.facts #>> '{base,amount}' AS numeric) END AS worth
+      FROM decisions d
+      JOIN revisions v ON v.refund_id = d.refund_id AND v.revision = d.revision
+     WHERE d.kind = 'review' AND d.verdict = 'approve' AND d.principal_id = :reviewer AND d.recorded_at >= :since
+     ORDER BY d.recorded_at
+    """
+    )
+)
+
+
+async def check_limits(connection: AsyncConnection, at: datetime, *, reviewer: str, terms: Row) -> None:
+    """Raise ``REVIEWER_LIMIT`` when the reviewer has approved as much as one may: naming the limit, what is used and left, and when it opens again.
+
+    ``terms`` is the revision that is about to be approved. Exact however many decide at once: it takes the limit's lock, the last of the order, until the
+    transaction ends.
+    """
+    policy = (await policies.in_force(connection, at)).policy
+    limits = [limit for limit in policy.limits if limit.who is Who.REVIEWER]
+    if not limits:
+        return
+    since = min(limit.over.begins(at) for limit in limits)
+    async with pipelined(connection):
+        await LOCK.ask(connection, keys=[f"{Who.REVIEWER}:{reviewer}"])
+        asked = await _APPROVED.ask(connection, reviewer=reviewer, base=policy.base, since=since)
+    rows = await asked.all()
+    base = terms["facts"].get("base") or {}
+    worth = terms["amount"] if terms["currency"] == policy.base else base.get("amount") if base.get("currency") == policy.base else None
+    for limit in limits:
+        _check(limit, at, [row for row in rows if row["recorded_at"] >= limit.over.begins(at)], worth, policy.base)
+
+
+def _check(limit: LimitRule, at: datetime, rows: list[Row], worth: int | None, base: str | None) -> None:
+    counted = [(row["recorded_at"], int(row["worth"] or 0) if limit.counts_money else 1) for row in rows]
+    uncounted = sum(1 for row in rows if row["worth"] is None) if limit.counts_money else 0
+    own = worth if limit.counts_money else 1
+    found = state(limit, LimitFacts(limit.name, sum(amount for _, amount in counted), own, uncounted))
+    if found.fits:
+        return
+    opens_at = None if own is None else reopens(limit, at, counted, own)
+    told = LimitFacts(limit.name, found.used, own, uncounted, opens_at)
+    raise RefundError(
+        Code.REVIEWER_LIMIT,
+        f"Not decided: {why(limit, state(limit, told), base)}.",
+        limit=limit.name,
+        at_most=limit.at_most,
+        used=found.used,
+        left=found.left,
+        opens_at=None if opens_at is None else rfc3339(opens_at),
+    )
