@@ -74,10 +74,9 @@ class RetentionKind(Shape):
 
 
 class RetentionView(Shape):
-    """The periods, and when they were applied last."""
+    """The periods."""
 
     kinds: list[RetentionKind]
-    last_removed_at: AwareDatetime | None
 
 
 class RetentionRun(Strict):

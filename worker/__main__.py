@@ -1,4 +1,4 @@
-"""``python -m worker --role all|refunds|classify|payments``: runs until SIGTERM or Ctrl-C, then lets calls under way finish."""
+"""``python -m worker --role all|refunds|classify|payments|ledger``: runs until SIGTERM or Ctrl-C, then lets calls under way finish."""
 
 import argparse
 import asyncio
@@ -22,7 +22,8 @@ from store.db import SchemaMismatch
 from store.snapshots import WrongAccount
 from worker.balance import read_for_ever
 from worker.inbox import Inbox
-from worker.roles import Parts, WorkerRole, make_workers
+from worker.retaining import Retaining
+from worker.roles import QUEUES, Parts, WorkerRole, make_workers
 from worker.sweep import Sweep
 
 log = logger("worker")
@@ -46,9 +47,18 @@ async def connect_temporal() -> Client:
     return await Client.connect(**options)
 
 
-async def serve(roles: list[WorkerRole]) -> int:
-    """Host the roles until told to stop."""
+def roles_of(chosen: str, settings: Settings) -> list[WorkerRole]:
+    """The roles that a process is to host. ``all`` leaves out the ledger where no signing key is set: another process keeps it, or ``/readyz`` says how far
+    it is behind."""
+    if chosen != "all":
+        return [WorkerRole(chosen)]
+    return [role for role in WorkerRole if role is not WorkerRole.LEDGER or settings.refunds_ledger_key is not None]
+
+
+async def serve(chosen: str) -> int:
+    """Host the chosen roles until told to stop."""
     settings = Settings.load()
+    roles = roles_of(chosen, settings)
     configure(settings, program="worker")
     points.arm(settings.crash_points)
     stop = asyncio.Event()
@@ -56,13 +66,17 @@ async def serve(roles: list[WorkerRole]) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
         parts = Parts(settings, clock_for(settings), stack)
-        client = await connect_temporal()
+        client = await connect_temporal() if any(role in QUEUES for role in roles) else None
         for worker in await make_workers(client, parts, roles):
             await stack.enter_async_context(worker)
-        if parts.refunds is not None:
+        if parts.ledger is not None:
+            stack.push_async_callback(_cancel, asyncio.create_task(parts.ledger.run_for_ever()))
+        if client is not None and parts.refunds is not None:
             sweeping = asyncio.create_task(Sweep(client, parts.refunds, settings).run_for_ever())
             stack.push_async_callback(_cancel, sweeping)
-        if parts.payments is not None:
+            retaining = asyncio.create_task(Retaining(parts.refunds, settings).run_for_ever())
+            stack.push_async_callback(_cancel, retaining)
+        if client is not None and parts.payments is not None:
             working = asyncio.create_task(Inbox(client, parts.payments, settings).run_for_ever())
             stack.push_async_callback(_cancel, working)
         if parts.figures is not None:
@@ -89,9 +103,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="worker", description="Hosts refund workflows and activities.")
     parser.add_argument("--role", choices=["all", *WorkerRole], default="all")
     chosen = parser.parse_args().role
-    roles = list(WorkerRole) if chosen == "all" else [WorkerRole(chosen)]
     try:
-        return asyncio.run(serve(roles))
+        return asyncio.run(serve(chosen))
     except (SchemaMismatch, WrongAccount, RefundError, ProcessorError, RuntimeError) as error:
         print(f"worker: {error}", file=sys.stderr)
         return 1
