@@ -1,5 +1,6 @@
 """The API over HTTP, as the commands use it: JSON in, JSON out, and every failure a :class:`cli.problems.Problem`."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -58,6 +59,18 @@ class Api:
                 answer.read()
                 raise _refusal(answer)
             yield from answer.iter_text()
+
+    def lines(self, path: str, body: Any) -> Iterator[dict[str, Any]]:
+        """POST a JSON body and read the answer's JSON lines, each as it comes."""
+        with self._reaching(), self._http.stream("POST", path, json=body) as answer:
+            if not answer.is_success:
+                answer.read()
+                raise _refusal(answer)
+            for line in answer.iter_lines():
+                try:
+                    yield json.loads(line)
+                except ValueError as error:
+                    raise Unreachable(f"{self._to.url} broke off in the middle of a line; repeat the command.") from error
 
     def post(self, path: str, body: Any, **headers: str) -> Any:
         """POST a JSON body."""

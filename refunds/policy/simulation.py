@@ -122,8 +122,10 @@ def compare(identifier: str, before: PolicyDecision, after: PolicyDecision, fact
 
 
 def _demands(decision: PolicyDecision) -> tuple[Any, ...]:
-    """What people have to do because of a decision, and what the customer hears; not its words."""
-    return decision.outcome, decision.tier, decision.consent, decision.review, decision.code
+    """What people have to do because of a decision, and what the customer hears; not its words. Where nothing moves, nobody cares for the tier."""
+    if decision.outcome != "proceed":
+        return decision.outcome, decision.code
+    return decision.outcome, decision.tier, decision.consent, decision.review
 
 
 def _direction(before: PolicyDecision, after: PolicyDecision) -> Direction:

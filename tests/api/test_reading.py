@@ -184,7 +184,8 @@ async def test_the_policy_is_read_and_published_whole(api: Api) -> None:
         "POST",
         "/v1/policy/versions",
         api.administrator,
-        new | {"effective_from": (api.clock.now() + timedelta(days=1)).isoformat()},
+        {"source": now["source"].replace("Sample policy", "Ours from tomorrow"), "note": "later"}
+        | {"effective_from": (api.clock.now() + timedelta(days=1)).isoformat()},
     )
 
     assert (now["version"], published.status_code, published.json()["version"]) == (1, 201, 2)

@@ -257,7 +257,7 @@ async def test_a_policy_comes_into_force_at_its_date_and_not_before(world: World
         await policies.publish(
             connection,
             world.clock,
-            source=sample_policy_text(),
+            source=sample_policy_text().replace("refunds_per_week: 3", "refunds_per_week: 2"),
             effective_from=START + timedelta(days=1),
             author_id=None,
             note="",
