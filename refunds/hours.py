@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 
 MINUTES_A_DAY = 1_440
 
-LONGEST_DAYS = 1_500
-"""How many calendar days ahead open time is looked for. A policy whose calendars could take longer is refused when it is read."""
+LONGEST_DAYS = 3_300
+"""How many calendar days ahead open time is looked for: a policy's rungs take at most 52 weeks of open time, and its holidays at most spoil 400 weeks more."""
 
 _Range = tuple[int, int]
 _Span = tuple[datetime, datetime]

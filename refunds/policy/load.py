@@ -1,18 +1,18 @@
 """Reads a policy file, and says exactly what is wrong with one: line, column, name and remedy, all problems at once."""
 
 import difflib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
-from typing import Any, get_args, get_origin
+from typing import Any, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from refunds.errors import RefundError
 from refunds.money import CURRENCIES, Money, format_money, parse_amount
-from refunds.policy import limits, positions, rules
-from refunds.policy.model import Ceilings, Policy, ReviewRole
+from refunds.policy import limits, positions
+from refunds.policy.contradictions import contradictions
+from refunds.policy.model import Ceilings, Policy
 from refunds.policy.positions import Path, Placed
 from refunds.terms import canonical_hash
 
@@ -67,7 +67,7 @@ def load_policy(text: str) -> Policy:
             found += [fault for fault in faults if not any(fault[0][: len(path)] == path for path in reported)]
     if policy is not None:
         unread = {path[:2] for path, _, _ in found}
-        found += [fault for fault in _contradictions(policy) if fault[0][:2] not in unread]
+        found += [fault for fault in contradictions(policy) if fault[0][:2] not in unread]
     for path, problem, remedy in found:
         mark = placed.mark(path)
         problems.append(Problem(mark.line, mark.column, _dotted(path), problem, remedy))
@@ -117,6 +117,21 @@ def _read_amounts(placed: Placed) -> list[tuple[Path, str, str]]:
             except ValueError as error:
                 amounts[name] = 1
                 found.append((("currencies", code, name), "not an amount", str(error)))
+    return found + _read_exceptions(placed)
+
+
+def _read_exceptions(placed: Placed) -> list[tuple[Path, str, str]]:
+    """The same for the amounts of exceptions, which are by currency."""
+    found: list[tuple[Path, str, str]] = []
+    listed: object = _mapping(placed.value).get("exceptions")
+    for at, one in enumerate(cast("tuple[object, ...]", listed) if isinstance(listed, tuple) else ()):
+        amounts = _mapping(_mapping(one).get("at_most"))
+        for code in amounts.keys() & CURRENCIES.keys():
+            try:
+                amounts[code] = _amount(amounts[code], code)
+            except ValueError as error:
+                amounts[code] = 1
+                found.append((("exceptions", at, "at_most", code), "not an amount", str(error)))
     return found
 
 
@@ -179,102 +194,3 @@ def _names(path: Path) -> list[str]:
         if not isinstance(here, type) and get_origin(here) not in (dict, tuple):
             here = next((a for a in get_args(here) if isinstance(a, type) and issubclass(a, BaseModel)), None)
     return sorted(here.model_fields) if isinstance(here, type) and issubclass(here, BaseModel) else []
-
-
-def _contradictions(policy: Policy) -> Iterator[tuple[Path, str, str]]:
-    """What each setting allows by itself, but not together with the others."""
-    yield from _ceilings(policy)
-    yield from _base(policy)
-    yield from _ladders(policy)
-    yield from _rules(policy)
-    ceilings = policy.currencies.get(policy.base or "")
-    yield from limits.contradictions(policy, ceilings.largest if ceilings else None)
-    yield from _returns(policy)
-    if not policy.currencies:
-        yield ("currencies",), "no currency is named", "Name at least one with its ceilings, or nothing could go without a manager."
-    if not policy.reasons.accepted and policy.reasons.not_given == "deny":
-        yield ("reasons",), "no reason is accepted and none may be missing, so everything would be refused", "Accept at least one reason."
-    if not policy.channels.accepted and policy.channels.not_given == "deny":
-        yield (
-            ("channels",),
-            "no channel is accepted and none may be missing, so everything would be refused",
-            "Accept at least one channel.",
-        )
-    if policy.requesters.people_and_services == policy.requesters.agents == "deny":
-        yield ("requesters",), "nobody may ask, so everything would be refused", "Accept people_and_services, agents, or both."
-
-
-def _ceilings(policy: Policy) -> Iterator[tuple[Path, str, str]]:
-    for code, c in policy.currencies.items():
-        for low, high in (
-            ("consent_only_up_to", "manager_above"),
-            ("manager_above", "largest"),
-            ("consent_only_up_to", "per_customer_per_day"),
-        ):
-            if getattr(c, low) > getattr(c, high):
-                yield (
-                    ("currencies", code, low),
-                    f"{low} ({format_money(Money(getattr(c, low), code))}) is above {high} ({format_money(Money(getattr(c, high), code))})",
-                    f"Lower {low} or raise {high}; otherwise a part of it can never be reached.",
-                )
-
-
-def _base(policy: Policy) -> Iterator[tuple[Path, str, str]]:
-    base = policy.base_currency
-    if base is not None and base not in policy.currencies:
-        known = ", ".join(policy.currencies) or "(none yet)"
-        yield ("base_currency",), f"{base} has no ceilings under currencies", f"Use one of: {known}, or add {base} there."
-    if base is None and "rates_at_most_days_old" in policy.model_fields_set and len(policy.currencies) != 1:
-        yield ("rates_at_most_days_old",), "without base_currency nothing is converted", "Add base_currency, or remove this."
-
-
-def _ladders(policy: Policy) -> Iterator[tuple[Path, str, str]]:
-    for path, name in policy.ladders_named():
-        if name not in policy.review:
-            yield path, f"there is no ladder {name} under review", f"Use one of: {', '.join(policy.review) or '(none yet)'}, or add it."
-    for tier, value in policy.tiers:
-        if tier in ("informational", "automatic") and value.ladder is not None:
-            yield ("tiers", tier, "ladder"), "this tier is not decided by people", "Remove the ladder."
-        if tier in ("reviewed", "high_impact") and value.ladder is None:
-            yield ("tiers", tier), "this tier is decided by people and names no ladder", "Add ladder: with a name from review."
-    high = policy.review.get(policy.tiers.high_impact.ladder or "")
-    if high is not None and high.people == 1 and high.rungs[0].role is not ReviewRole.MANAGER:
-        yield (
-            ("tiers", "high_impact", "ladder"),
-            "one reviewer alone would decide it",
-            "Use a ladder that begins with a manager or asks two people.",
-        )
-    used = {name for _, name in policy.ladders_named()}
-    for name, ladder in policy.review.items():
-        if name not in used:
-            yield ("review", name), "nothing leads to this ladder", "Name it in a tier, in fraud or in a rule, or remove it."
-        for at, rung in enumerate(ladder.rungs):
-            if rung.remind_after >= rung.decide_within:
-                yield (
-                    ("review", name, "rungs", at, "remind_after"),
-                    "the reminder would come after the end",
-                    "Make it shorter than decide_within.",
-                )
-            if at and rung.role.rank < ladder.rungs[at - 1].role.rank:
-                yield ("review", name, "rungs", at, "role"), "silence would climb down", "Use the role of the rung before, or a higher one."
-
-
-def _returns(policy: Policy) -> Iterator[tuple[Path, str, str]]:
-    categories = policy.returns.require_return_for
-    if policy.returns.model_fields_set and not categories:
-        yield ("returns",), "no category is named that must come back", "Add require_return_for with at least one, or remove this part."
-    for at, category in enumerate(categories):
-        if category in categories[:at]:
-            yield ("returns", "require_return_for", at), f"{category} is there twice", "Name it once."
-
-
-def _rules(policy: Policy) -> Iterator[tuple[Path, str, str]]:
-    seen: set[str] = set()
-    for at, rule in enumerate(policy.rules):
-        if rule.id in seen:
-            yield ("rules", at, "id"), f"the id {rule.id} is there twice", "Give each rule its own."
-        seen.add(rule.id)
-        if rule.ladder is not None and rule.then != "require_review":
-            yield ("rules", at, "ladder"), "only require_review has a ladder", "Remove the ladder, or write then: require_review."
-        for problem, remedy in rules.faults(rule.when):
-            yield ("rules", at, "when"), problem, remedy

@@ -76,7 +76,7 @@ LONGEST = 2_000
 MOST_OPERATORS = 200
 """Operators, accesses and calls a condition may have."""
 
-_OPERATOR = re.compile(r"[-+*/%!<>?.(\[]|&&|\|\||==|\bin\b")
+_OPERATOR = re.compile(r"[-+*/%!<>?.(\[{]|&&|\|\||==|\bin\b")
 
 
 class RuleError(Exception):
@@ -86,6 +86,11 @@ class RuleError(Exception):
 @lru_cache(maxsize=1_024)
 def _compiled(condition: str) -> cel.Program:
     return cel.compile(condition)
+
+
+def without_texts(condition: str) -> str:
+    """The condition with its texts blanked, every other sign at its place."""
+    return _TEXT.sub(lambda text: " " * len(text[0]), condition)
 
 
 def _too_much(condition: str) -> tuple[str, str] | None:
