@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import BigInteger, Text, and_, bindparam, column, exists, func, literal, select
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -20,8 +21,10 @@ MOST_COUNTED = 100_000
 LOOKED_BACK = 2_000
 """So many ids before the newest numbered row are looked at for one without a number."""
 
-_WANTED = func.unnest(bindparam("levels", type_=ARRAY(BigInteger)), bindparam("positions", type_=ARRAY(BigInteger))).table_valued(
-    column("level"), column("position")
+_WANTED = (
+    func.unnest(bindparam("levels", type_=ARRAY(BigInteger)), bindparam("positions", type_=ARRAY(BigInteger)))
+    .table_valued(column("level"), column("position"))
+    .render_derived()
 )
 _READ_NODES = Query(
     select(ledger_nodes.c.level, ledger_nodes.c.position, ledger_nodes.c.hash).join(
@@ -169,7 +172,7 @@ async def consistency_between(connection: AsyncConnection, older: int, newer: in
     return files.consistency(first["note"], second["note"], [merkle.span_hash(span, hash_of) for span in spans])
 
 
-async def of_refund(connection: AsyncConnection, refund_id: str) -> tuple[list[dict[str, object]], str | None]:
+async def of_refund(connection: AsyncConnection, refund_id: str) -> tuple[list[dict[str, Any]], str | None]:
     """The rows about a refund in their order, each with its number and the hashes that prove it; and the checkpoint that those lead to.
 
     Number and proof are ``None`` until the sequencer and the next checkpoint have come to a row.
@@ -179,9 +182,8 @@ async def of_refund(connection: AsyncConnection, refund_id: str) -> tuple[list[d
     size = checkpoint["size"] if checkpoint else 0
     proven = [row["seq"] for row in rows if row["seq"] is not None and row["seq"] <= size]
     hashes = dict(zip(proven, await _inclusion(connection, proven, size), strict=True))
-    return [row | {"proof": [one.hex() for one in hashes[row["seq"]]] if row["seq"] in hashes else None} for row in rows], checkpoint[
-        "note"
-    ] if checkpoint else None
+    shown = [row | {"proof": [one.hex() for one in hashes[row["seq"]]] if row["seq"] in hashes else None} for row in rows]
+    return shown, checkpoint["note"] if checkpoint else None
 
 
 async def _inclusion(connection: AsyncConnection, seqs: Sequence[int], size: int) -> list[list[bytes]]:

@@ -51,19 +51,29 @@ _VERSIONS = Query(
     .where(ledger.c.refund_id == func.any(bindparam("refunds", type_=ARRAY(Text))))
     .group_by(ledger.c.refund_id)
 )
-_ENTRIES = func.unnest(
-    bindparam("seqs", type_=ARRAY(BigInteger)),
-    bindparam("ids", type_=ARRAY(BigInteger)),
-    bindparam("entries", type_=ARRAY(Text)),
-    bindparam("hashes", type_=ARRAY(BYTEA)),
-    bindparam("parents", type_=ARRAY(BYTEA)),
-).table_valued(column("seq"), column("ledger_id"), column("entry"), column("hash"), column("previous"))
+_ENTRIES = (
+    func.unnest(
+        bindparam("seqs", type_=ARRAY(BigInteger)),
+        bindparam("ids", type_=ARRAY(BigInteger)),
+        bindparam("entries", type_=ARRAY(Text)),
+        bindparam("hashes", type_=ARRAY(BYTEA)),
+        bindparam("parents", type_=ARRAY(BYTEA)),
+    )
+    .table_valued(column("seq"), column("ledger_id"), column("entry"), column("hash"), column("previous"))
+    .render_derived()
+)
 _ADD = Query(
     insert(ledger_entries).from_select(["seq", "ledger_id", "entry", "hash", "previous"], select(*_ENTRIES.c), include_defaults=False)
 )
-_NODES = func.unnest(
-    bindparam("levels", type_=ARRAY(BigInteger)), bindparam("positions", type_=ARRAY(BigInteger)), bindparam("hashes", type_=ARRAY(BYTEA))
-).table_valued(column("level"), column("position"), column("hash"))
+_NODES = (
+    func.unnest(
+        bindparam("levels", type_=ARRAY(BigInteger)),
+        bindparam("positions", type_=ARRAY(BigInteger)),
+        bindparam("hashes", type_=ARRAY(BYTEA)),
+    )
+    .table_valued(column("level"), column("position"), column("hash"))
+    .render_derived()
+)
 _ADD_NODES = Query(insert(ledger_nodes).from_select(["level", "position", "hash"], select(*_NODES.c), include_defaults=False))
 
 

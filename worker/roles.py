@@ -1,4 +1,4 @@
-"""The three roles: their queues, their activities, and the secrets and logins each one needs and no other gets."""
+"""The roles: their queues, their activities, and the secrets and logins each one needs and no other gets."""
 
 import os
 import socket
@@ -41,8 +41,10 @@ from store.reconciling import Reconciling
 from store.settlements import Settlements
 from store.settling import Settling
 from store.texts import Texts
+from worker.copying import Copier
 from worker.discretion import Discretion
 from worker.keeping import Keeper
+from worker.ledger import Keeper as LedgerKeeper
 from workflows.pulling import OrdersPullWorkflow
 from workflows.reading import PaymentReadingWorkflow
 from workflows.reconciliation import ReconciliationWorkflow
@@ -56,6 +58,11 @@ class WorkerRole(StrEnum):
     REFUNDS = "refunds"
     CLASSIFY = "classify"
     PAYMENTS = "payments"
+    LEDGER = "ledger"
+
+
+QUEUES = (WorkerRole.REFUNDS, WorkerRole.CLASSIFY, WorkerRole.PAYMENTS)
+"""The roles that work off a queue of Temporal's. The other one asks PostgreSQL alone."""
 
 
 WORKFLOWS: Sequence[type] = (RefundWorkflow, PaymentReadingWorkflow, PaymentWatchWorkflow, ReconciliationWorkflow, OrdersPullWorkflow)
@@ -72,6 +79,7 @@ class Parts:
     payments: Database | None = None
     keeper: Keeper | None = None
     figures: Figures | None = None
+    ledger: LedgerKeeper | None = None
 
     async def database(self, role: WorkerRole) -> Database:
         """The pool of a role's own login, at the right schema revision."""
@@ -82,9 +90,16 @@ class Parts:
         return database
 
 
-async def make_workers(client: Client, parts: Parts, roles: Sequence[WorkerRole]) -> list[Worker]:
-    """Build one worker a role. Raises when a secret, the schema revision or the processor account is not what it must be."""
+async def make_workers(client: Client | None, parts: Parts, roles: Sequence[WorkerRole]) -> list[Worker]:
+    """Build one worker a role of :data:`QUEUES`, for which it takes a client, and the keeper of the ledger.
+
+    Raises when a secret, the schema revision or the processor account is not what it must be.
+    """
     workers: list[Worker] = []
+    if WorkerRole.LEDGER in roles:
+        parts.ledger = await _ledger(parts)
+    if client is None:
+        return workers
     reader: PaymentReader | None = None
     grace = timedelta(seconds=parts.settings.stripe_read_timeout_s + 10)
     if WorkerRole.PAYMENTS in roles:
@@ -116,6 +131,12 @@ async def make_workers(client: Client, parts: Parts, roles: Sequence[WorkerRole]
             )
         )
     return workers
+
+
+async def _ledger(parts: Parts) -> LedgerKeeper:
+    copying = Copier(timedelta(seconds=parts.settings.ledger_copy_timeout_s))
+    parts.stack.push_async_callback(copying.close)
+    return LedgerKeeper(await parts.database(WorkerRole.LEDGER), parts.settings, copying)
 
 
 async def _payments(client: Client, parts: Parts) -> tuple[PaymentReader, list[Callable[..., Any]]]:

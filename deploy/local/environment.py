@@ -26,9 +26,11 @@ WORKER_SECRETS = (
     "DATABASE_URL_REFUNDS",
     "DATABASE_URL_CLASSIFY",
     "DATABASE_URL_PAYMENTS",
+    "DATABASE_URL_LEDGER",
     "STRIPE_API_KEY",
     "MODEL_API_KEY",
     "REFUNDS_TEXT_KEY",
+    "REFUNDS_LEDGER_KEY",
 )
 
 
@@ -56,6 +58,21 @@ def text_key(home: Path) -> str:
     if not file.exists():
         write_text(file, base64.b64encode(secrets.token_bytes(32)).decode())
     return file.read_text().strip()
+
+
+def ledger_key(home: Path) -> str:
+    """The key that checkpoints of the ledger are signed with: made once, kept readable for its owner only. Who has it can sign another history."""
+    file = home / "ledger-key"
+    if not file.exists():
+        write_text(file, base64.b64encode(secrets.token_bytes(32)).decode())
+    return file.read_text().strip()
+
+
+def checkpoints(home: Path) -> Path:
+    """Where copies of the ledger's checkpoints go. On the same machine they show how it is done, and prove less than a copy elsewhere would."""
+    directory = home / "checkpoints"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
 
 
 def webhook_secret(home: Path) -> str:

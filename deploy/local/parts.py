@@ -53,6 +53,9 @@ class Context:
         """All settings, with those that tell one part where the others of this stack are. Holds every secret."""
         wired = dict(self.settings)
         wired.setdefault("REFUNDS_TEXT_KEY", environment.text_key(self.home))
+        wired.setdefault("REFUNDS_LEDGER_KEY", environment.ledger_key(self.home))
+        wired.setdefault("LEDGER_COPIES", f"{environment.checkpoints(self.home)}/")
+        wired.setdefault("LEDGER_CHECKPOINT_EVERY_S", "10")
         if "temporal" in self.ports:
             # The person's configuration of Temporal (file, profile, TLS, key) is for another server than ours.
             wired = {name: value for name, value in wired.items() if not name.startswith(environment.TEMPORAL_PREFIX)}
@@ -137,7 +140,7 @@ def _api(context: Context) -> Command:
 
 
 def _worker(context: Context) -> Command:
-    roles = {"REFUNDS": "refunds_worker", "CLASSIFY": "refunds_classify", "PAYMENTS": "refunds_payments"}
+    roles = {"REFUNDS": "refunds_worker", "CLASSIFY": "refunds_classify", "PAYMENTS": "refunds_payments", "LEDGER": "refunds_ledger"}
     urls = {f"DATABASE_URL_{name}": context.database_url(role, f"DATABASE_URL_{name}") for name, role in roles.items()}
     source = {**context.wired(), **urls, "DATABASE_URL": urls["DATABASE_URL_REFUNDS"]}
     return context.program("worker", "--role", "all", env=environment.program(source, environment.WORKER_SECRETS))

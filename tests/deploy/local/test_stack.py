@@ -249,21 +249,23 @@ def test_unknown_parts_are_refused_by_name(open_home):
 
 
 def test_each_program_gets_only_its_own_secrets(open_home):
-    names = ("STRIPE_API_KEY", "MODEL_API_KEY", "AWS_SECRET_ACCESS_KEY", "REFUNDS_TEXT_KEY", "STRIPE_WEBHOOK_SECRETS")
+    names = ("STRIPE_API_KEY", "MODEL_API_KEY", "AWS_SECRET_ACCESS_KEY", "REFUNDS_TEXT_KEY", "REFUNDS_LEDGER_KEY", "STRIPE_WEBHOOK_SECRETS")
     secrets = {name: f"secret-{name}" for name in names}
-    urls = {f"DATABASE_URL{end}": f"postgresql://u{end}@db/refunds" for end in ("", "_OWNER", "_REFUNDS", "_CLASSIFY", "_PAYMENTS")}
+    urls = {
+        f"DATABASE_URL{end}": f"postgresql://u{end}@db/refunds" for end in ("", "_OWNER", "_REFUNDS", "_CLASSIFY", "_PAYMENTS", "_LEDGER")
+    }
     context = Context(
         open_home, {**ENVIRONMENT, **secrets, **urls, "LOG_LEVEL": "DEBUG", "TEMPORAL_ADDRESS": "t:1"}, {"api": 1, "sandbox": 2}
     )
     given = {part.name: part.command(context).env for part in PARTS if part.name not in ("postgres", "temporal")}
     known = {name: {key for key in env if key in secrets or key.startswith("DATABASE_URL")} for name, env in given.items()}
-    worker = {"DATABASE_URL", "DATABASE_URL_REFUNDS", "DATABASE_URL_CLASSIFY", "DATABASE_URL_PAYMENTS"}
+    worker = {"DATABASE_URL", *(f"DATABASE_URL_{name}" for name in ("REFUNDS", "CLASSIFY", "PAYMENTS", "LEDGER"))}
     assert known == {
         "migrations": {"DATABASE_URL"},
         "administrator": {"DATABASE_URL"},
         "sandbox": set(),
         "api": {"DATABASE_URL", "REFUNDS_TEXT_KEY", "STRIPE_WEBHOOK_SECRETS"},
-        "worker": {*worker, "STRIPE_API_KEY", "MODEL_API_KEY", "REFUNDS_TEXT_KEY"},
+        "worker": {*worker, "STRIPE_API_KEY", "MODEL_API_KEY", "REFUNDS_TEXT_KEY", "REFUNDS_LEDGER_KEY"},
     }
     assert given["migrations"]["DATABASE_URL"] == urls["DATABASE_URL_OWNER"]
     assert given["api"]["LOG_LEVEL"] == given["worker"]["LOG_LEVEL"] == "DEBUG"

@@ -1,0 +1,128 @@
+"""The ``ledger`` role: numbers and chains the ledger's rows, signs checkpoints, sends copies of them away, and says when any of that falls behind.
+
+It has a login and a secret of its own (the signing key) and needs nothing of Temporal. Nothing waits for it: while it is away everything else goes on, and its
+rows wait for a number.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from refunds.errors import RefundError
+from refunds.ledger.notes import SigningKey
+from refunds.logs import logger
+from refunds.settings import Settings
+from store import checkpoints
+from store.chain import standing
+from store.changes import tell
+from store.db import Database
+from store.sequencing import BATCH, Gap, Inconsistent, Sequencer
+from worker.copying import Copier, CopyFailed
+
+log = logger(__name__)
+
+_TOLD_EVERY_S = 3600.0
+
+
+def signing_keys(settings: Settings) -> list[SigningKey]:
+    """The keys of this installation's log. Raises ``RuntimeError`` in a process that holds none."""
+    if not settings.ledger_seeds:
+        raise RuntimeError("REFUNDS_LEDGER_KEY is not set in this process; the ledger role signs with it")
+    return [SigningKey.from_seed(settings.ledger_origin, seed) for seed in settings.ledger_seeds]
+
+
+class Keeper:
+    """Runs as the ``ledger`` role. Several may run: one works at a time."""
+
+    def __init__(self, database: Database, settings: Settings, copier: Copier) -> None:
+        self._database = database
+        self._settings = settings
+        self._keys: Sequence[SigningKey] = signing_keys(settings)
+        self._sequencer = Sequencer(database)
+        self._copier = copier
+        self._everywhere_at = 0.0
+        self._signed_at: float | None = None
+        self._gaps: set[Gap] = set()
+        self._told: dict[str, float] = {}
+
+    async def run_for_ever(self) -> None:
+        """Keep up at intervals, and at once again while there is more; an outage is logged and tried again."""
+        while True:
+            numbered = 0
+            try:
+                numbered = await self.once()
+            except RefundError as error:
+                log.warning("ledger_interrupted", error=str(error)[:300])
+            except Inconsistent as error:
+                log.error("ledger_inconsistent", why=str(error), runbook="ledger.md")
+                await self._tell("ledger_inconsistent", why=str(error))
+            if numbered < BATCH:
+                await asyncio.sleep(self._settings.ledger_every_s)
+
+    async def once(self) -> int:
+        """One round; returns how many rows were numbered."""
+        everywhere = time.monotonic() - self._everywhere_at >= self._settings.ledger_everywhere_s
+        batch = await self._sequencer.once(everywhere=everywhere)
+        if batch.busy:
+            return 0
+        if everywhere and batch.numbered < BATCH:
+            self._everywhere_at = time.monotonic()
+            await self._look_at_gaps(set(batch.gaps))
+            await self._look_at_lag()
+        await self._sign(asked=checkpoints.REQUESTED in batch.types)
+        await self._copy()
+        return batch.numbered
+
+    async def _sign(self, *, asked: bool) -> None:
+        """Sign when somebody asked, and at intervals; the first time at once, because nobody knows for how long nobody has."""
+        since = None if self._signed_at is None else time.monotonic() - self._signed_at
+        if not asked and since is not None and since < self._settings.ledger_checkpoint_every_s:
+            return
+        async with self._database.begin() as connection:
+            now = self._database.clock.now()
+            size = await checkpoints.make(connection, now, keys=self._keys, targets=self._settings.ledger_targets, again=asked)
+        self._signed_at = time.monotonic()
+        if size is not None:
+            log.info("checkpoint_made", size=size)
+
+    async def _copy(self) -> None:
+        async with self._database.begin() as connection:
+            due = await checkpoints.take_copies(connection, self._database.clock.now())
+        for copy in due:
+            try:
+                await self._copier.send(copy)
+            except CopyFailed as error:
+                log.warning("checkpoint_not_copied", target=copy.target, size=copy.size, tries=copy.tries, why=str(error))
+                async with self._database.begin() as connection:
+                    await checkpoints.failed(connection, copy, self._database.clock.now(), str(error))
+            else:
+                async with self._database.begin() as connection:
+                    await checkpoints.arrived(connection, copy, self._database.clock.now())
+
+    async def _look_at_gaps(self, gaps: set[Gap]) -> None:
+        """Say which refunds have lost a version: those that two looks at everything have found in the same way, for one can fall between two commits."""
+        for gap in sorted(gaps & self._gaps, key=lambda gap: gap.refund):
+            log.error("ledger_gap", refund=gap.refund, missing_version=gap.missing, runbook="ledger.md")
+            await self._tell("ledger_gap", refund=gap.refund, missing_version=gap.missing)
+        self._gaps = gaps
+
+    async def _look_at_lag(self) -> None:
+        async with self._database.read() as connection:
+            found = await standing(connection)
+        behind_s = found.behind_s(self._database.clock.now())
+        if found.waiting > self._settings.ledger_behind_rows or behind_s > self._settings.ledger_behind_s:
+            log.warning("ledger_behind", rows=found.waiting, seconds=int(behind_s), runbook="ledger.md")
+            await self._tell("ledger_behind", rows=found.waiting, seconds=int(behind_s))
+
+    async def _tell(self, kind: str, **data: str | int) -> None:
+        """Tell people, once an hour for as long as it lasts."""
+        what = f"{kind} {data.get('refund', '')}"
+        if time.monotonic() - self._told.get(what, -_TOLD_EVERY_S) < _TOLD_EVERY_S:
+            return
+        try:
+            async with self._database.begin() as connection:
+                await tell(connection, kind, self._database.clock.now(), **data, runbook="ledger.md")
+        except RefundError as error:
+            log.warning("ledger_interrupted", error=str(error)[:300])
+        else:
+            self._told[what] = time.monotonic()
