@@ -5,12 +5,19 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from refunds.clock import rfc3339
-from refunds.errors import Code
+from refunds.errors import Code, RefundError
+from refunds.limits import Stage
 from refunds.messages import Situation
+from refunds.money import Money
 from refunds.people import Actor, PrincipalKind, Role
 from refunds.policy import sample_policy_text
 from refunds.processor import NotSent, ProcessorRefund, RefundState, Refused
+from refunds.rates import Rate
+from store import limits as store_limits
+from store import rates
 from store.operations import Attempt, Operation
 from tests.store.world import World
 
@@ -30,6 +37,12 @@ async def shop(world: World, count: int, amount: int = 10_000) -> None:
     for number in range(count):
         [payment] = await world.order(ref=f"order-{number}", customer=f"customer-{number}", amounts=(amount,))
         await world.read(payment, amount)
+
+
+def paid(world: World, number: int) -> str:
+    """The processor's id of the payment of an order, in the order in which they were made."""
+    rows = world.rows("SELECT processor_payment AS p FROM payments ORDER BY length(processor_payment), processor_payment")
+    return rows[number]["p"]
 
 
 async def asked(world: World, number: int, *, actor: Actor | None = None, amount: int = 1_000, **more: Any) -> tuple[str, Situation]:
@@ -137,7 +150,7 @@ async def test_field_17_a_bounce_days_later_gives_nothing_back_to_the_day_it_com
     await world.submitting.receipt(operation, made, attempt=attempt)
     world.clock.advance(days=5)
     for number in (1, 2, 3):
-        await world.read([row["p"] for row in world.rows("SELECT processor_payment AS p FROM payments ORDER BY id")][number])
+        await world.read(paid(world, number))
     late, _ = await asked(world, 1, amount=3_000)
 
     failed = ProcessorRefund(
@@ -160,8 +173,235 @@ async def test_a_revision_takes_the_place_of_what_it_replaces(world: World) -> N
 
     revised = await world.revise(refund, world.ann, amount=45_000)
 
-    assert (revised.status, used(world)) == ("awaiting_review", (1, 45_000))
+    assert (revised.status, used(world)) == ("awaiting_consent", (1, 45_000))
     assert (await asked(world, 1, amount=45_000))[1].code == "", "5,000 of it are free again"
     refused = await world.revise(refund, world.bob, amount=45_001)
     assert refused.refused == "LIMIT_EXCEEDED"
     assert used(world) == (2, 90_000), "terms that are refused take nothing and lose nothing"
+
+
+async def test_a_month_of_approvals_goes_out_at_the_pace_that_is_permitted(world: World) -> None:
+    await world.policy(limits("name: pace, who: everyone, refunds: 2, window: 1m, taken: sent"))
+    await shop(world, 5)
+    ids = [(await asked(world, n))[0] for n in range(5)]
+    world.clock.advance(seconds=30)
+    first, second = await sent(world, ids[0]), None
+    world.clock.advance(seconds=10)
+    second = await sent(world, ids[1])
+
+    held = [await world.kept(one) for one in ids[2:]]
+
+    assert first[0].id != second[0].id
+    assert {(s.status, s.code) for s in held} == {("held", "LIMIT_EXCEEDED")}
+    opens_at = world.clock.at + timedelta(seconds=50)
+    assert {world.row(one)["wake_at"] for one in ids[2:]} == {opens_at}
+    words = world.row(ids[2])["detail"]
+    assert (
+        words
+        == f"limit pace (at most 2 refunds in one minute by everyone together): 2 refunds used, 0 refunds left; it opens again at {rfc3339(opens_at)}"
+    )
+    world.clock.advance(seconds=49, microseconds=999_999)
+    assert (await world.steps.resume_held(ids[2])).status == "held"
+    world.clock.advance(microseconds=1)
+    assert (await world.steps.resume_held(ids[2])).status == "approved"
+    await sent(world, ids[2])
+    world.clock.advance(seconds=2)
+    assert (await world.steps.resume_held(ids[3])).status == "held", "there is room for one: the other left a moment later"
+    assert world.row(ids[3])["wake_at"] == opens_at + timedelta(seconds=10)
+    assert used(world, "sent") == (3, 3_000)
+
+
+async def test_who_waits_behind_others_looks_again_when_those_have_gone(world: World) -> None:
+    await world.policy(limits("name: pace, who: everyone, refunds: 2, window: 1m, taken: sent"))
+    await shop(world, 7)
+    ids = [(await asked(world, n))[0] for n in range(7)]
+    for one in ids[:2]:
+        await sent(world, one)
+    for one in ids[2:]:
+        world.clock.advance(seconds=1)
+        await world.kept(one)
+
+    for one in ids[2:]:
+        await world.steps.resume_held(one)
+
+    first = world.row(ids[0])["status_since"] + timedelta(minutes=1)
+    turns = [(world.row(one)["wake_at"] - first) // timedelta(minutes=1) for one in ids[2:]]
+    assert turns == [0, 0, 1, 1, 2]
+
+
+async def test_twenty_racing_sends_of_which_five_fit_are_five_attempts(world: World) -> None:
+    await world.policy(limits("name: pace, who: everyone, amount: 10000.00, window: 1h, taken: sent"))
+    await shop(world, 12, amount=200_000)
+    ids = [(await asked(world, n, amount=200_000))[0] for n in range(12)]
+    for one in ids:
+        await world.consent(one) if world.row(one)["status"] == "awaiting_consent" else None
+        await world.decide(one, world.mia)
+    seen = [await world.submitting.standing(one) for one in ids]
+    states = [await world.read(one.processor_payment, 200_000) for one in seen]
+
+    opened = await asyncio.gather(*(world.submitting.open_attempt(one, state) for one, state in zip(seen, states, strict=True)))
+
+    kept = [one for one in opened if isinstance(one, Situation)]
+    assert Counter(s.code for s in kept) == {"LIMIT_EXCEEDED": 7}
+    assert (world.count("attempts"), used(world, "sent")) == (5, (5, 1_000_000))
+
+
+async def test_refunds_made_outside_count_for_the_customer_and_for_everyone(world: World) -> None:
+    await world.policy(
+        limits(
+            f"name: customer, who: customer, amount: 50.00, window: day, zone: UTC, {DENY}",
+            f"name: all, who: everyone, amount: 70.00, window: day, zone: UTC, {DENY}",
+        )
+    )
+    await shop(world, 3)
+    await outside(world, 0, 3_000)
+
+    same, other = (await asked(world, 0, amount=2_500))[1], (await asked(world, 1, amount=4_500))[1]
+    fits = (await asked(world, 2, amount=4_000))[1]
+
+    assert standing(world, same.refund, "customer")["used"] == 3_000
+    assert (same.code, other.code, fits.code) == ("LIMIT_EXCEEDED", "LIMIT_EXCEEDED", "")
+    assert standing(world, other.refund, "customer")["used"] == 0
+    assert standing(world, other.refund, "all")["used"] == 3_000
+    world.clock.advance(days=1)
+    assert standing(world, (await asked_anew(world, 0, 2_500)).refund, "customer")["used"] == 0
+
+
+async def outside(world: World, number: int, amount: int, currency: str = "USD") -> None:
+    """A refund that somebody made in the processor's dashboard a moment ago, and that was then seen."""
+    [payment] = world.rows("SELECT id FROM payments WHERE processor_payment = %s", paid(world, number))
+    world.execute(
+        "INSERT INTO processor_refunds (id, processor, payment_id, amount, currency, state, raw_state, created_at, first_seen_at, updated_at)"
+        " VALUES (%s, 'stripe', %s, %s, %s, 'succeeded', 'succeeded', %s, %s, %s)",
+        f"re_out{amount}{currency}",
+        payment["id"],
+        amount,
+        currency,
+        *[world.clock.at] * 3,
+    )
+
+
+async def asked_anew(world: World, number: int, amount: int) -> Situation:
+    """Ask again on a payment that is read again first."""
+    await world.read(paid(world, number))
+    return (await asked(world, number, amount=amount))[1]
+
+
+@pytest.mark.parametrize("rate", ["1.10", "0.000123", "149.37"])
+async def test_what_somebody_returned_outside_in_another_currency_counts_as_the_rate_says(world: World, rate: str) -> None:
+    await world.policy(limits(f"name: all, who: everyone, amount: 9000000.00, window: day, zone: UTC, {DENY}"))
+    await shop(world, 1)
+    expected = 0
+    for currency, amount in (("EUR", 12_345), ("JPY", 12_345), ("KWD", 12_340)):
+        async with world.api.begin() as connection:
+            await rates.record(
+                connection,
+                world.clock,
+                rate=Rate("USD", currency, rate),
+                effective_at=None,
+                source="test",
+                principal_id=world.ann.principal_id,
+            )
+        world.clock.advance(seconds=1)
+        await outside(world, 0, amount, currency)
+        expected += Rate("USD", currency, rate).worth(Money(amount, currency)).amount
+
+    _, seen = await asked(world, 0)
+
+    assert standing(world, seen.refund, "all")["used"] == expected
+
+
+async def test_what_cannot_be_counted_is_no_zero(world: World) -> None:
+    await world.policy(limits("name: all, who: everyone, amount: 90000.00, window: day, zone: UTC, taken: both, when_exceeded: deny"))
+    await shop(world, 2)
+    before, _ = await asked(world, 0)
+    await outside(world, 0, 500, "EUR")
+
+    _, seen = await asked(world, 1)
+    held = await world.kept(before)
+
+    assert seen.status == "awaiting_review", "a person looks, and it is not denied"
+    assert (held.status, held.code) == ("held", "LIMIT_EXCEEDED")
+    assert "refunds rates set" in world.row(before)["detail"]
+
+
+async def test_a_reviewer_approves_as_much_as_one_may_and_no_more(world: World) -> None:
+    await world.policy(
+        limits(
+            "name: reviewers, who: reviewer, refunds: 2, window: 24h", "name: sums, who: reviewer, amount: 500.00, window: day, zone: UTC"
+        )
+    )
+    await shop(world, 5, amount=60_000)
+    ids = [(await asked(world, n, amount=amount))[0] for n, amount in enumerate((15_000, 15_000, 15_000, 40_000, 15_000))]
+
+    for one in ids[:2]:
+        await world.decide(one, world.ann)
+        await world.decide(one, world.ann)  # the same again is the same decision
+    with pytest.raises(RefundError) as refused:
+        await world.decide(ids[2], world.ann)
+    await world.decide(ids[2], world.bob)
+    with pytest.raises(RefundError) as above:
+        await world.decide(ids[3], world.bob)
+
+    assert (refused.value.code, refused.value.ids["limit"], refused.value.ids["used"], refused.value.ids["left"]) == (
+        "REVIEWER_LIMIT",
+        "reviewers",
+        2,
+        0,
+    )
+    assert refused.value.ids["opens_at"] == rfc3339(world.clock.at + timedelta(hours=24))
+    assert (above.value.code, above.value.ids["limit"], above.value.ids["used"], above.value.ids["left"]) == (
+        "REVIEWER_LIMIT",
+        "sums",
+        15_000,
+        35_000,
+    )
+    await world.decide(ids[4], world.ann, verdict="deny")
+    world.clock.advance(hours=23, minutes=59)
+    assert world.count("decisions WHERE kind = 'review'") == 4
+
+
+async def test_one_reviewer_who_clicks_ten_times_at_once_approves_one(world: World) -> None:
+    await world.policy(limits("name: reviewers, who: reviewer, refunds: 1, window: 24h"))
+    await shop(world, 8, amount=60_000)
+    ids = [(await asked(world, n, amount=15_000))[0] for n in range(8)]
+
+    said = await asyncio.gather(*(world.decide(one, world.ann) for one in ids), return_exceptions=True)
+
+    codes = Counter(one.code if isinstance(one, RefundError) else "" for one in said)
+    assert codes == {"": 1, Code.REVIEWER_LIMIT: 7}
+
+
+async def test_field_52_a_limit_is_taken_once_however_often_it_is_replayed(world: World) -> None:
+    await world.policy(limits("name: all, who: everyone, refunds: 100, window: month, zone: UTC"))
+    await shop(world, 1)
+    refund, _ = await asked(world, 0)
+    for _ in range(3):
+        await world.steps.prepare(refund)  # as a replay that lost its answers would
+    [row] = world.rows("SELECT * FROM limit_uses WHERE refund_id = %s", refund)
+    async with world.steps.database.begin() as connection:
+        for _ in range(5):
+            given = {name: row[name] for name in ("revision", "processor", "amount", "currency", "base", "worth")}
+            await store_limits.take(connection, world.row(refund), Stage.RESERVED, at=world.clock.at + timedelta(hours=1), **given)
+
+    assert used(world) == (1, 1_000)
+    assert world.rows("SELECT * FROM limit_uses WHERE refund_id = %s", refund) == [row]
+    await sent(world, refund)
+    seen = await world.submitting.standing(refund)
+    again = await world.submitting.open_attempt(seen, await world.read(seen.processor_payment))
+    assert isinstance(again, Situation)
+    assert used(world, "sent") == (1, 1_000)
+
+
+async def test_warnings_come_from_the_set_share_on_and_people_are_told_once_a_window(world: World) -> None:
+    await world.policy(limits("name: all, who: everyone, refunds: 4, window: day, zone: UTC, taken: reserved, warn_at_percent: 50"))
+    await shop(world, 5)
+
+    warned = [standing(world, (await asked(world, n))[0], "all")["warns"] for n in range(4)]
+    world.clock.advance(days=1)
+    for _ in range(2):
+        await asked_anew(world, 4, 1_000)
+
+    assert warned == [False, True, True, True]
+    told = world.rows("SELECT body FROM outbox WHERE body ->> 'kind' = 'limit_warning' ORDER BY id")
+    assert [row["body"]["used"] for row in told] == [2, 2]
