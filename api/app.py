@@ -12,7 +12,23 @@ from api.limits import Limits
 from api.metrics import Metrics
 from api.middleware import Observed
 from api.orchestrator import Connect, Orchestrator, from_environment
-from api.routes import access, controls, deciding, groups, health, orders, policy, pulls, quotes, rates, reconciliation, refunds, webhooks
+from api.routes import (
+    access,
+    controls,
+    deciding,
+    delegations,
+    groups,
+    health,
+    orders,
+    policy,
+    pulls,
+    quotes,
+    rates,
+    reconciliation,
+    refunds,
+    reviewing,
+    webhooks,
+)
 from api.services import Services
 from refunds.settings import Settings
 from store.db import Database, Listener
@@ -20,7 +36,23 @@ from store.texts import Texts
 
 ROUTERS = tuple(
     part.router
-    for part in (refunds, webhooks, quotes, deciding, groups, orders, pulls, controls, access, policy, rates, reconciliation, health)
+    for part in (
+        refunds,
+        webhooks,
+        quotes,
+        deciding,
+        reviewing,
+        groups,
+        orders,
+        pulls,
+        controls,
+        access,
+        delegations,
+        policy,
+        rates,
+        reconciliation,
+        health,
+    )
 )
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
 """Every call there is."""

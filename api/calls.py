@@ -27,7 +27,7 @@ READ_TEXT = (Role.REVIEWER, Role.AUDITOR)
 """Roles that read what customers, agents and colleagues wrote."""
 
 
-_MAY_NOT = frozenset({Code.FORBIDDEN, Code.PERSON_REQUIRED, Code.RESUME_NEEDS_ANOTHER_PERSON})
+_MAY_NOT = frozenset({Code.FORBIDDEN, Code.PERSON_REQUIRED, Code.ROLE_TOO_LOW, Code.SELF_APPROVAL, Code.RESUME_NEEDS_ANOTHER_PERSON})
 
 
 class Call:
@@ -121,6 +121,14 @@ class Call:
                     scope = error.ids.get("scope")
                     await enter(connection, type_, database.clock.now(), actor=self._actor.principal_id, code=error.code.value, scope=scope)
             raise
+
+    async def note_refusal_of_group(self, what: str, group_id: str, error: RefundError) -> None:
+        """The same of a group as a whole, beside the ledgers of its refunds; of a group that does not exist there is nothing to enter."""
+        if self._actor is None or error.code not in refusals.AUDITED or not is_id(group_id, Prefix.GROUP):
+            return
+        database = self.services.database
+        async with database.begin() as connection:
+            await refusals.note_refusal_of_group(connection, database.clock, group_id, self._actor, what, error)
 
     @asynccontextmanager
     async def noticing_mismatch(self) -> AsyncIterator[None]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import Response
 
+from api import approving
 from refunds.clock import parse_rfc3339, rfc3339
 from refunds.errors import CATALOGUE, Code
 from refunds.ids import workflow_id
@@ -98,6 +99,7 @@ def summary(row: Row) -> dict[str, Any]:
         **_amount(row["amount"], row["currency"]),
         "order_id": row["order_ref"],
         "customer_id": row["customer_ref"],
+        "customer_forgotten_at": row["customer_forgotten_at"],
         "payment_id": row["processor_payment"],
         "agent_id": row["agent_id"],
         "group_id": row["group_id"],
@@ -106,6 +108,7 @@ def summary(row: Row) -> dict[str, Any]:
         "terms_hash": row["terms_hash"],
         "tier": row["tier"],
         "queue": row["queue"],
+        "assigned_to": row["assigned_handle"],
         "answer_by": row["review_by"],
         **code_in_words(row["code"]),
         "detail": row["detail"],
@@ -125,6 +128,8 @@ def refund(seen: Seen, *, run_url: str, texts: Mapping[str, str] | None, reads_t
         "sources": row["sources"],
         "policy": _policy(row),
         "decisions": [_decision(d) for d in row["decisions"] or ()],
+        "review": approving.review(row),
+        "evidence": [approving.evidence(e) for e in row["evidence"] or ()],
         "instructions": [_instruction(i) for i in row["instructions"] or ()],
         "revisions": [_revision(r) for r in row["revisions"] or ()],
         "deadlines": _deadlines(row),
@@ -236,6 +241,8 @@ def _decision(stored: Mapping[str, Any]) -> dict[str, Any]:
         "terms_hash": stored["terms_hash"] or None,
         "person": stored["person"],
         "recorded_by": who,
+        "on_behalf_of": approving.on_behalf_of(stored),
+        "delegation": stored["delegation"],
         "role": stored["role"],
         "recorded_at": _moment(stored["recorded_at"]),
         "delivered_at": _moment(stored["delivered_at"]),
@@ -261,6 +268,7 @@ def _revision(stored: Mapping[str, Any]) -> dict[str, Any]:
         **_amount(stored["amount"], stored["currency"]),
         "terms_hash": stored["terms_hash"],
         "author": stored["author"],
+        "changes": stored["changes"] or [],
         "created_at": _moment(stored["created_at"]),
     }
 

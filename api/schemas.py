@@ -2,48 +2,14 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
+from api.approving_shapes import DifferenceView, EvidenceView, ReviewAwaited
+from api.shapes import Amounts, CodeInWords, Requester, Shape, Who
 from refunds.errors import Code
 from refunds.orders import Tender
 from refunds.people import PrincipalKind, Role
 from refunds.status import Status
-
-
-class Shape(BaseModel):
-    """An answer has exactly these members."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class Amounts(Shape):
-    """An amount in the unit Stripe's API takes, and as people read it."""
-
-    amount: int | None
-    currency: str | None
-    amount_text: Annotated[str | None, Field(examples=["$30.00", "¥5,800"])]
-
-
-class Who(Shape):
-    """A person, service or agent."""
-
-    id: str
-    handle: str
-    name: str
-
-
-class Requester(Who):
-    """Whose key asked."""
-
-    kind: PrincipalKind
-
-
-class CodeInWords(Shape):
-    """Why it stands where it stands: a code of the catalogue, what it means, and what can be done."""
-
-    code: Code | None
-    meaning: str | None
-    remedy: str | None
 
 
 class RefundSummary(Amounts, CodeInWords):
@@ -55,7 +21,8 @@ class RefundSummary(Amounts, CodeInWords):
     created_at: AwareDatetime
     final: bool
     order_id: str | None
-    customer_id: str
+    customer_id: Annotated[str | None, Field(description="Null once the customer is forgotten.")]
+    customer_forgotten_at: AwareDatetime | None
     payment_id: str | None
     agent_id: str | None
     group_id: Annotated[str | None, Field(description="The order-wide refund it is a part of.")]
@@ -64,6 +31,7 @@ class RefundSummary(Amounts, CodeInWords):
     terms_hash: str | None
     tier: int | None
     queue: str | None
+    assigned_to: Annotated[str | None, Field(description="The person it is given to, while it waits for a review.")]
     answer_by: Annotated[AwareDatetime | None, Field(description="Until when the customer or a reviewer may answer.")]
     detail: str | None
     next_step: Annotated[str | None, Field(description="What it waits for, in words.")]
@@ -81,7 +49,7 @@ class Asked(Shape):
 
     kind: Literal["refund", "ticket"]
     order_id: str | None
-    customer_id: str
+    customer_id: str | None
     payment_id: str | None
     amount: int | None
     currency: str | None
@@ -188,16 +156,18 @@ class DecisionMade(Shape):
     terms_hash: str | None
     person: str
     recorded_by: Who | None
+    on_behalf_of: Annotated[Who | None, Field(description="Whose right was used, by a delegation.")]
+    delegation: str | None
     role: str
     recorded_at: AwareDatetime
     delivered_at: AwareDatetime | None
 
 
 class InstructionGiven(Shape):
-    """A recorded revision, withdrawal or settlement, and what became of it."""
+    """A recorded revision, withdrawal, settlement or assignment, and what became of it."""
 
     id: str
-    kind: Literal["revise", "withdraw", "settle"]
+    kind: Literal["revise", "withdraw", "settle", "assign"]
     body: dict[str, Any]
     by: Who
     recorded_at: AwareDatetime
@@ -212,6 +182,7 @@ class RevisionMade(Amounts):
     revision: int
     terms_hash: str | None
     author: str
+    changes: Annotated[list[DifferenceView], Field(description="What is not as it was in the revision before.")]
     created_at: AwareDatetime
 
 
@@ -367,6 +338,8 @@ class RefundView(RefundSummary):
     sources: Annotated[dict[str, str], Field(description="Where each field came from.")]
     policy: PolicyJudged | None
     decisions: list[DecisionMade]
+    review: Annotated[ReviewAwaited | None, Field(description="The review it waits for, and what silence will do.")]
+    evidence: list[EvidenceView]
     instructions: list[InstructionGiven]
     revisions: list[RevisionMade]
     deadlines: Deadlines
@@ -604,6 +577,9 @@ class PersonView(Who):
     kind: PrincipalKind
     created_at: AwareDatetime
     disabled_at: AwareDatetime | None
+    owner_id: Annotated[str | None, Field(description="The person an agent acts for.")]
+    operates_classifier: bool
+    approves_up_to: Annotated[dict[str, int] | None, Field(description="Ceilings of their own by currency; null: none of their own.")]
 
 
 class PeopleList(Shape):

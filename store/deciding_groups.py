@@ -35,7 +35,15 @@ class Withdrawn:
 
 
 async def record_reviews(
-    connection: AsyncConnection, clock: Clock, *, group_id: str, actor: Actor, verdict: str, terms: Mapping[str, str | None]
+    connection: AsyncConnection,
+    clock: Clock,
+    *,
+    group_id: str,
+    actor: Actor,
+    verdict: str,
+    terms: Mapping[str, str | None],
+    reason: str = "",
+    on_behalf_of: str | None = None,
 ) -> list[Recorded]:
     """Record one verdict on every part of a group that waits for a decision, each on its exact terms as seen.
 
@@ -46,7 +54,15 @@ async def record_reviews(
 
     async def one(refund_id: str) -> Recorded:
         return await decisions.record_review(
-            connection, clock, refund_id=refund_id, actor=actor, verdict=verdict, terms_hash=terms[refund_id], together=True
+            connection,
+            clock,
+            refund_id=refund_id,
+            actor=actor,
+            verdict=verdict,
+            terms_hash=terms[refund_id],
+            reason=reason,
+            on_behalf_of=on_behalf_of,
+            together=True,
         )
 
     members = await _LOCK.all(connection, group=group_id)

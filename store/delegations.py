@@ -52,8 +52,9 @@ async def delegate(
 ) -> Row:
     """Hand a role of the actor's own to another person (by handle or id), from ``starts_at`` (now when left out) until before ``ends_at``.
 
-    Delegations may overlap; each is a right of its own. Raises ``PERSON_REQUIRED``, and ``INVALID_FIELD`` for a role that the actor does not hold, for somebody
-    who is no person here, who is the actor or may not decide at all, and for times that are past, the wrong way round or more than a year apart.
+    Delegations may overlap; each is a right of its own. Raises ``PERSON_REQUIRED``, ``ROLE_TOO_LOW`` for a role that the actor does not hold, and
+    ``INVALID_FIELD`` for somebody who is no person here, who is the actor or may not decide at all, and for times that are past, the wrong way round or more
+    than a year apart.
     """
     now = clock.now()
     if actor.kind is not PrincipalKind.PERSON:

@@ -59,12 +59,13 @@ class HandingOver(Payments):
             return await self._saved(connection, change)
 
     async def _unfit_by_hand(
-        self, connection: AsyncConnection, change: Change, payment: Row, operation: Operation, why: str | None
+        self, connection: AsyncConnection, change: Change, payment: Row, operation: Operation, moved: str | None
     ) -> tuple[Code, str] | None:
-        """Why it may not be handed over now, or ``None``; ``why`` is what the order has against it."""
+        """Why it may not be handed over now, or ``None``; ``moved`` is what the order has against it."""
+        why = moved
         if operation.terms_expire_at <= change.at:
             why = "the terms expired"
-        elif why is None:
+        else:
             state = snapshots.by_hand(payment, change.at)
             figures = await refundable_of(connection, payment["id"], state, besides=change.id)
             if figures.remaining < operation.amount.amount:

@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from sqlalchemy import bindparam, select, update
@@ -54,6 +54,44 @@ async def create_principal(connection: AsyncConnection, clock: Clock, *, kind: P
     if row is None:
         raise RefundError(Code.INVALID_FIELD, f"The handle {handle!r} is taken.", field="handle")
     await enter(connection, "principal_created", clock.now(), actor=actor, principal=row["id"], kind=kind.value)
+    return row
+
+
+async def set_approving(
+    connection: AsyncConnection,
+    clock: Clock,
+    *,
+    principal_id: str,
+    actor: Actor,
+    approves_up_to: Mapping[str, int] | None,
+    operates_classifier: bool,
+    owner_id: str | None,
+) -> Row:
+    """Say what a person may approve at the most (by currency, in its API unit; ``None``: no ceiling of their own) and whether they operate the reader of free
+    text, or for which person an agent acts. All of it is said anew each time; it counts from the next decision on.
+
+    Nobody says it of themselves: raises ``SELF_APPROVAL`` for that, ``NOT_FOUND``, and ``INVALID_FIELD`` for what is not of this kind of principal.
+    """
+    row = (await connection.execute(select(principals).where(principals.c.id == principal_id).with_for_update())).mappings().one_or_none()
+    if row is None:
+        raise RefundError(Code.NOT_FOUND, "There is no such person, service or agent.")
+    if principal_id == actor.principal_id:
+        raise RefundError(Code.SELF_APPROVAL, "Another operator says what you may approve.")
+    if row["kind"] != PrincipalKind.PERSON and (approves_up_to is not None or operates_classifier):
+        raise RefundError(
+            Code.INVALID_FIELD,
+            f"A {row['kind']} approves nothing.",
+            field="approves_up_to" if approves_up_to is not None else "operates_classifier",
+        )
+    if row["kind"] != PrincipalKind.AGENT and owner_id is not None:
+        raise RefundError(Code.INVALID_FIELD, "Only an agent acts for a person.", field="owner")
+    values = {"approves_up_to": dict(approves_up_to) if approves_up_to is not None else None}
+    values |= {"operates_classifier": operates_classifier, "owner_id": owner_id}
+    if any(row[name] != value for name, value in values.items()):
+        changing = update(principals).where(principals.c.id == principal_id).values(values).returning(principals)
+        row = (await connection.execute(changing)).mappings().one()
+        said = {name: value for name, value in values.items() if value}
+        await enter(connection, "approving_set", clock.now(), actor=actor.principal_id, principal=principal_id, said=said)
     return row
 
 

@@ -29,10 +29,21 @@ _HELD_UP_BY = f"""
 """
 """The part that keeps the group of one that waits for review from being approved."""
 
+_ASSIGNED = f"""
+    (SELECT a.handle FROM principals a WHERE a.id = r.assigned_to AND r.status = '{Status.AWAITING_REVIEW.value}') AS assigned_handle
+"""
+"""Whom it is given to, while it waits for a review."""
+
+_REFS = """
+    CASE WHEN c.forgotten_at IS NULL THEN c.external_ref END AS customer_ref, c.forgotten_at AS customer_forgotten_at,
+    CASE WHEN c.forgotten_at IS NULL THEN o.external_ref END AS order_ref
+"""
+"""The merchant's own ids, as long as the customer is not forgotten."""
+
 _REFUND = Query(
     text(
         f"""
-    SELECT r.*, {_HELD_UP_BY}, c.external_ref AS customer_ref, o.external_ref AS order_ref, p.processor, p.processor_payment,
+    SELECT r.*, {_ASSIGNED}, {_HELD_UP_BY}, {_REFS}, p.processor, p.processor_payment,
            p.tender, p.amount AS payment_amount, p.currency AS payment_currency,
            q.handle AS requester_handle, q.name AS requester_name, q.kind AS requester_kind,
            v.terms, v.decision AS policy_decision, v.facts, v.policy_version, v.policy_hash, v.expires_at AS terms_expire_at,
@@ -41,8 +52,13 @@ _REFUND = Query(
            (SELECT k.body FROM classifications k WHERE k.refund_id = r.id) AS classification,
            (SELECT json_agg(json_build_object('id', d.id, 'kind', d.kind, 'step', d.step, 'revision', d.revision, 'verdict', d.verdict,
                        'terms_hash', d.terms_hash, 'person', d.person, 'principal_id', d.principal_id, 'handle', w.handle, 'name', w.name,
-                       'role', d.role, 'recorded_at', d.recorded_at, 'delivered_at', d.delivered_at) ORDER BY d.recorded_at, d.id)
-              FROM decisions d LEFT JOIN principals w ON w.id = d.principal_id WHERE d.refund_id = r.id) AS decisions,
+                       'on_behalf_of', d.on_behalf_of, 'of_handle', b.handle, 'of_name', b.name, 'delegation', d.delegation_id, 'role', d.role,
+                       'recorded_at', d.recorded_at, 'delivered_at', d.delivered_at) ORDER BY d.recorded_at, d.id)
+              FROM decisions d LEFT JOIN principals w ON w.id = d.principal_id LEFT JOIN principals b ON b.id = d.on_behalf_of
+             WHERE d.refund_id = r.id) AS decisions,
+           (SELECT json_agg(json_build_object('id', e.id, 'kind', e.kind, 'digest', e.digest, 'by', w.id, 'handle', w.handle, 'name', w.name,
+                       'by_agent', w.kind = 'agent', 'recorded_at', e.recorded_at) ORDER BY e.recorded_at, e.id)
+              FROM evidence e JOIN principals w ON w.id = e.given_by WHERE e.refund_id = r.id) AS evidence,
            (SELECT json_agg(json_build_object('id', i.id, 'kind', i.kind, 'body', i.body, 'principal_id', i.principal_id,
                        'handle', w.handle, 'name', w.name, 'recorded_at', i.recorded_at, 'applied_at', i.applied_at,
                        'outcome', i.outcome, 'detail', i.detail) ORDER BY i.recorded_at, i.id)
@@ -65,7 +81,7 @@ _REFUND = Query(
            (SELECT to_jsonb(t) FROM settlements t JOIN processor_refunds pr ON pr.id = t.processor_refund_id
               JOIN operations x ON x.id = pr.operation_id WHERE x.refund_id = r.id ORDER BY t.first_read_at DESC LIMIT 1) AS settlement,
            (SELECT json_agg(json_build_object('revision', h.revision, 'amount', h.amount, 'currency', h.currency,
-                       'terms_hash', h.terms_hash, 'author', w.handle, 'created_at', h.created_at) ORDER BY h.revision)
+                       'terms_hash', h.terms_hash, 'author', w.handle, 'changes', h.changes, 'created_at', h.created_at) ORDER BY h.revision)
               FROM revisions h JOIN principals w ON w.id = h.author_id WHERE h.refund_id = r.id) AS revisions,
            (SELECT json_agg(json_build_object('id', e.id, 'status', e.status, 'amount', e.amount, 'currency', e.currency,
                        'created_at', e.created_at) ORDER BY e.created_at)
@@ -145,12 +161,13 @@ class Filters:
     customer_ref: str | None = None
     agent_id: str | None = None
     group_id: str | None = None
+    assigned_to: str | None = None
     created_after: datetime | None = None
     after: tuple[datetime, str] | None = None
 
 
 _LIST = """
-    SELECT r.*, {held_up_by}, c.external_ref AS customer_ref, o.external_ref AS order_ref, p.processor_payment, p.tender
+    SELECT r.*, {assigned}, {held_up_by}, {refs}, p.processor_payment, p.tender
       FROM refunds r
       JOIN customers c ON c.id = r.customer_id
       LEFT JOIN orders o ON o.id = r.order_id
@@ -168,6 +185,8 @@ _CONDITIONS = {
     "customer_ref": "c.external_ref = :customer_ref",
     "agent_id": "r.agent_id = :agent_id",
     "group_id": "r.group_id = :group_id",
+    "assigned_to": f"""r.status = '{Status.AWAITING_REVIEW.value}' AND r.assigned_to IN
+        (SELECT a.id FROM principals a WHERE a.id = :assigned_to OR lower(a.handle) = lower(:assigned_to))""",
     "created_after": "r.created_at > :created_after",
 }
 _WAITING = frozenset({Status.AWAITING_REVIEW, Status.AWAITING_CONSENT})
@@ -191,7 +210,7 @@ async def page(connection: AsyncConnection, filters: Filters, *, limit: int, now
     if filters.after is not None:
         conditions.append("(r.created_at, r.id) < (:after_at, :after_id)")
         values |= {"after_at": filters.after[0], "after_id": filters.after[1]}
-    query = text(_LIST.format(held_up_by=_HELD_UP_BY, conditions=" AND ".join(conditions)))
+    query = text(_LIST.format(assigned=_ASSIGNED, refs=_REFS, held_up_by=_HELD_UP_BY, conditions=" AND ".join(conditions)))
     return list((await connection.execute(query, values)).mappings())
 
 

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
-from pydantic import AwareDatetime, Field, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
 
 from api import presenting
 from api.bodies import parse
@@ -12,10 +12,13 @@ from api.calls import TheCall
 from api.contract import errors, takes
 from api.schemas import KeyList, KeyMade, PeopleList, PersonView
 from refunds.errors import Code, RefundError
+from refunds.ids import Prefix, is_id
+from refunds.money import MAX_AMOUNT, currency
 from refunds.orders import CleanText, ExternalId, Strict
 from refunds.people import PrincipalKind, Role
 from refunds.requests import PersonName
 from store import principals
+from store.approvers import find_person
 
 router = APIRouter(prefix="/v1", tags=["access"])
 
@@ -26,6 +29,21 @@ class NewPrincipal(Strict):
     kind: PrincipalKind
     handle: Annotated[CleanText, StringConstraints(pattern=r"^[A-Za-z0-9@._+-]{1,200}$")]
     name: PersonName
+
+
+def _money(ceilings: dict[str, int]) -> dict[str, int]:
+    return {currency(code).code: amount for code, amount in ceilings.items()}
+
+
+class Approving(Strict):
+    """What a person may approve at the most, by currency (`null`: no ceiling of their own; with ceilings, nothing in a currency that is not named); whether
+    they choose or instruct the reader of free text; for an agent the person it acts for (handle or id)."""
+
+    approves_up_to: (
+        Annotated[dict[str, Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)]], Field(max_length=200), AfterValidator(_money)] | None
+    ) = None
+    operates_classifier: Annotated[bool, Field(strict=True)] = False
+    owner: PersonName | None = None
 
 
 class NewKey(Strict):
@@ -53,6 +71,32 @@ async def add_person(call: TheCall) -> Response:
             connection, call.services.database.clock, kind=new.kind, handle=new.handle, name=new.name, actor=call.actor.principal_id
         )
     return presenting.answer(dict(row), 201)
+
+
+@router.put(
+    "/people/{principal_id}/approving",
+    summary="Say what somebody may approve, or for whom an agent acts",
+    responses={200: {"model": PersonView}, **errors(Code.NOT_FOUND, Code.SELF_APPROVAL, body=True)},
+    openapi_extra=takes(Approving),
+)
+async def set_approving(principal_id: str, call: TheCall) -> Response:
+    """It replaces what was said before and counts from the next decision on. Nobody says it of themselves."""
+    raw = await call.body()
+    async with call.noting_refusal("approving_refused"), call.begin(Role.OPERATOR) as connection:
+        said = parse(Approving, raw)
+        if not is_id(principal_id, Prefix.PRINCIPAL):
+            raise RefundError(Code.NOT_FOUND, "There is no such person, service or agent.")
+        owner_id = await find_person(connection, said.owner, field="owner") if said.owner is not None else None
+        row = await principals.set_approving(
+            connection,
+            call.services.database.clock,
+            principal_id=principal_id,
+            actor=call.actor,
+            approves_up_to=said.approves_up_to,
+            operates_classifier=said.operates_classifier,
+            owner_id=owner_id,
+        )
+    return presenting.answer(dict(row))
 
 
 @router.get("/people", summary="Everybody", responses={200: {"model": PeopleList}, **errors()})

@@ -19,7 +19,7 @@ from refunds.messages import Message, Outcome
 from refunds.orders import CleanText, Strict
 from refunds.payment_ids import TOLD_BY_ITSELF
 from refunds.people import PrincipalKind, Role
-from refunds.requests import RevisionRequest
+from refunds.requests import PersonName, RevisionRequest
 from store import decisions, leg_decisions, views
 from store.db import Connection
 from store.decisions import Recorded
@@ -31,11 +31,16 @@ Note = Annotated[CleanText, StringConstraints(max_length=5_000)]
 
 
 class Decision(Strict):
-    """A reviewer's decision. ``terms_hash`` as seen; only a denial of a request that has no exact terms yet leaves it out."""
+    """A reviewer's decision. ``terms_hash`` as seen; only a denial of a request that has no exact terms yet leaves it out.
+
+    ``note`` says why, which some reviews require. ``on_behalf_of`` names the person (handle or id) whose right is used by a delegation; without it the own
+    right counts, or what suffices of what was delegated.
+    """
 
     verdict: Literal["approve", "deny"]
     terms_hash: TermsHash | None = None
     note: Note = ""
+    on_behalf_of: PersonName | None = None
     deliver: Literal["update", "signal"] = "update"
 
 
@@ -68,7 +73,7 @@ class Settlement(Strict):
     evidence: Annotated[CleanText, StringConstraints(max_length=5_000, strip_whitespace=True, pattern=r"\S")]
 
 
-_DECISION_CODES = (
+DECISION_CODES = (
     Code.REFUND_NOT_FOUND,
     Code.TERMS_CHANGED,
     Code.ALREADY_DECIDED,
@@ -78,6 +83,11 @@ _DECISION_CODES = (
     Code.SELF_APPROVAL,
     Code.ROLE_TOO_LOW,
     Code.PERSON_REQUIRED,
+    Code.ABOVE_OWN_LIMIT,
+    Code.SPECIALIST_REQUIRED,
+    Code.DELEGATION_INVALID,
+    Code.REASON_REQUIRED,
+    Code.EVIDENCE_MISSING,
 )
 
 
@@ -87,7 +97,7 @@ _DECISION_CODES = (
     responses={
         200: {"model": DecisionView, "description": "Recorded; `delivered` tells whether the run has it already."},
         202: {"model": DecisionView, "description": "Recorded, and sent as a signal."},
-        **errors(*_DECISION_CODES, body=True),
+        **errors(*DECISION_CODES, body=True),
     },
     openapi_extra=takes(Decision),
 )
@@ -98,7 +108,14 @@ async def decide(refund_id: str, call: TheCall) -> Response:
     async with call.auditing("decision", refund_id_in(refund_id)), call.begin(Role.REVIEWER) as connection:
         said = parse(Decision, raw)
         recorded = await decisions.record_review(
-            connection, clock, refund_id=refund_id, actor=call.actor, verdict=said.verdict, terms_hash=said.terms_hash
+            connection,
+            clock,
+            refund_id=refund_id,
+            actor=call.actor,
+            verdict=said.verdict,
+            terms_hash=said.terms_hash,
+            reason=said.note,
+            on_behalf_of=said.on_behalf_of,
         )
         if not recorded.replayed:
             await _keep_note(call, connection, recorded, said.note)

@@ -15,7 +15,7 @@ from api.answering import quoted_in_time
 from api.bodies import parse
 from api.calls import Call, TheCall, idempotency_key
 from api.contract import KEY_HEADER, errors, takes
-from api.routes.deciding import Note, TermsHash, Withdrawal
+from api.routes.deciding import DECISION_CODES, Note, TermsHash, Withdrawal
 from api.routes.refunds import LINE_CODES, MONEY_CODES, SEES_REFUNDS, Filter
 from refunds.errors import Code, RefundError
 from refunds.groups import MOST_PARTS
@@ -24,7 +24,7 @@ from refunds.messages import Message
 from refunds.orders import Strict
 from refunds.people import PrincipalKind, Role
 from refunds.processor import PaymentState
-from refunds.requests import GroupRequest
+from refunds.requests import GroupRequest, PersonName
 from store import deciding_groups, group_views, groups, snapshots
 from store.db import Connection
 from store.decisions import Recorded
@@ -41,6 +41,7 @@ class GroupDecision(Strict):
     verdict: Literal["approve", "deny"]
     terms: Terms
     note: Note = ""
+    on_behalf_of: PersonName | None = None
     deliver: Literal["update", "signal"] = "update"
 
 
@@ -180,13 +181,7 @@ async def listing(query: Annotated[GroupQuery, Query()], call: TheCall) -> Respo
         202: {"model": shapes.GroupDecisionView, "description": "Recorded for every part, and sent as signals."},
         **errors(
             Code.GROUP_NOT_FOUND,
-            Code.TERMS_CHANGED,
-            Code.ALREADY_DECIDED,
-            Code.REVIEW_EXPIRED,
-            Code.NOT_AWAITING_REVIEW,
-            Code.SELF_APPROVAL,
-            Code.ROLE_TOO_LOW,
-            Code.PERSON_REQUIRED,
+            *(code for code in DECISION_CODES if code not in (Code.REFUND_NOT_FOUND, Code.DECIDED_TOGETHER)),
             body=True,
         ),
     },
@@ -196,11 +191,18 @@ async def decide(group_id: str, call: TheCall) -> Response:
     """Recorded for every part in one transaction, or, when one of them has moved on, for none: the answer names it. The same decision again gets the same
     answer."""
     raw, clock = await call.body(), call.services.database.clock
-    async with _auditing(call, "decision"), call.begin(Role.REVIEWER) as connection:
+    async with _auditing(call, "decision", group_id), call.begin(Role.REVIEWER) as connection:
         said = parse(GroupDecision, raw)
         await groups.visible(connection, _group_id(group_id), integration=call.sees)
         recorded = await deciding_groups.record_reviews(
-            connection, clock, group_id=group_id, actor=call.actor, verdict=said.verdict, terms=said.terms
+            connection,
+            clock,
+            group_id=group_id,
+            actor=call.actor,
+            verdict=said.verdict,
+            terms=said.terms,
+            reason=said.note,
+            on_behalf_of=said.on_behalf_of,
         )
         await _keep_notes(call, connection, recorded, said.note)
     delivered = await _deliver(call, recorded, "decide" if said.deliver == "update" else said.verdict, said.deliver)
@@ -221,7 +223,7 @@ async def decide(group_id: str, call: TheCall) -> Response:
 async def consent(group_id: str, call: TheCall) -> Response:
     """What the customer said to exactly these terms, recorded for every part in one transaction, or for none."""
     raw, clock = await call.body(), call.services.database.clock
-    async with _auditing(call, "consent"), call.begin(Role.REQUESTER) as connection:
+    async with _auditing(call, "consent", group_id), call.begin(Role.REQUESTER) as connection:
         said = parse(GroupConsent, raw)
         await groups.visible(connection, _group_id(group_id), integration=call.actor.integration)
         if call.actor.kind is PrincipalKind.AGENT:
@@ -242,7 +244,7 @@ async def consent(group_id: str, call: TheCall) -> Response:
 async def withdraw(group_id: str, call: TheCall) -> Response:
     """Once this has answered, nothing is ever sent for a part that is named as withdrawn; one that may have been sent is named as `too_late`."""
     raw, clock = await call.body(), call.services.database.clock
-    async with _auditing(call, "withdrawal"), call.begin(Role.REQUESTER) as connection:
+    async with _auditing(call, "withdrawal", group_id), call.begin(Role.REQUESTER) as connection:
         said = parse(Withdrawal, raw or b"{}")
         await groups.visible(connection, _group_id(group_id), integration=call.actor.integration)
         parts = await deciding_groups.record_withdrawals(connection, clock, group_id=group_id, actor=call.actor)
@@ -257,14 +259,16 @@ async def withdraw(group_id: str, call: TheCall) -> Response:
 
 
 @asynccontextmanager
-async def _auditing(call: Call, what: str) -> AsyncIterator[None]:
-    """Enter a refusal in the ledger of each part that it names."""
+async def _auditing(call: Call, what: str, group_id: str) -> AsyncIterator[None]:
+    """Enter a refusal in the ledger of each part that it names; one that names none, such as of a role, once for the group."""
     try:
         yield
     except RefundError as error:
         named = [error.ids["refund"]] if "refund" in error.ids else error.ids.get("refunds", ())
         for refund_id in named:
             await call.note_refusal(what, refund_id, error)
+        if not named:
+            await call.note_refusal_of_group(what, group_id, error)
         raise
 
 

@@ -134,6 +134,7 @@ class ListQuery(BaseModel):
     customer_id: Filter | None = None
     agent_id: Filter | None = None
     group_id: Filter | None = None
+    assigned_to: Filter | None = None
     created_after: AwareDatetime | None = None
     cursor: Filter | None = None
     limit: Annotated[int, Field(ge=1, le=100)] = 50
@@ -157,6 +158,7 @@ async def listing(query: Annotated[ListQuery, Query()], call: TheCall) -> Respon
             customer_ref=query.customer_id,
             agent_id=query.agent_id,
             group_id=query.group_id,
+            assigned_to=query.assigned_to,
             created_after=query.created_after,
             after=after,
         )
