@@ -145,7 +145,8 @@ class Situation:
 
     ``needs`` names a step of another role that must run before this one can go on (``classify`` or ``read_payment``), or is empty. ``wake_at`` is the next
     instant at which something is due by itself (reminder, escalation, expiry, poll), ``review_by`` the one a person is held to. ``refused`` is the code when
-    the message that led here changed nothing. ``legs_at`` is when the open legs of a marketplace refund are due next; the run goes on while there is one.
+    the message that led here changed nothing. ``ladder`` says of a review what was done about silence and what will be. ``legs_at`` is when the open legs of a
+    marketplace refund are due next; the run goes on while there is one.
     """
 
     refund: str
@@ -169,6 +170,7 @@ class Situation:
     refused: str = ""
     refused_detail: str = ""
     legs_at: datetime | None = None
+    ladder: str = ""
 
 
 @dataclass(frozen=True)

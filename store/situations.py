@@ -6,6 +6,7 @@ from typing import Any
 
 from refunds.clock import rfc3339
 from refunds.errors import Code
+from refunds.facts import Review
 from refunds.groups import held_up
 from refunds.messages import Situation
 from refunds.money import Money
@@ -58,7 +59,21 @@ def situation(row: dict[str, Any], *, needs: str = "", refused: str = "", refuse
         refused=refused,
         refused_detail=refused_detail,
         legs_at=row["legs_at"],
+        ladder=ladder(row),
     )
+
+
+def ladder(row: Mapping[str, Any]) -> str:
+    """What was done about silence in a review and what will be, in words; empty while nothing waits for a reviewer."""
+    if row["status"] != Status.AWAITING_REVIEW or not row["review"]:
+        return ""
+    review, rung = Review.from_plain(row["review"]), row["rung"]
+    told = "A reminder was sent." if row["reminded"] else f"A reminder comes at {to_the_second(row['wake_at'])}." if row["wake_at"] else ""
+    follows = review.ladder[rung + 1].queue if rung + 1 < len(review.ladder) else None
+    then = f"Then it goes to queue {follows}." if follows else "Then it expires; nothing is paid."
+    hours = f", within the hours {review.ladder[rung].hours}" if review.ladder[rung].hours else ""
+    given = "Given to a person." if row["assigned_to"] else ""
+    return " ".join(filter(None, (f"Rung {rung + 1} of {len(review.ladder)}{hours}.", given, told, then)))
 
 
 def waits_for(row: dict[str, Any]) -> str:

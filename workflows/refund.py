@@ -281,6 +281,8 @@ def _words(now: Situation) -> str:
         lines.append(f"Since {now.since:%Y-%m-%d %H:%M:%S} UTC.")
     if now.review_by:
         lines.append(f"Until {now.review_by:%Y-%m-%d %H:%M:%S} UTC.")
+    if now.ladder:
+        lines.append(now.ladder)
     if now.runbook:
         lines.append(f"Runbook: `{now.runbook}`")
     return "\n\n".join(lines)
