@@ -4,7 +4,21 @@ import sys
 
 import typer
 
-from cli.commands import access, acting, controls, groups, legs, orders, policy, rates, reading, reconciling, stack
+from cli.commands import (
+    access,
+    acting,
+    controls,
+    delegations,
+    groups,
+    legs,
+    orders,
+    policy,
+    rates,
+    reading,
+    reconciling,
+    reviewing,
+    stack,
+)
 from cli.output import Output
 from cli.problems import Problem, misuse
 from refunds.errors import RefundError
@@ -34,6 +48,8 @@ app.command()(reading.show)
 app.command()(reading.ledger)
 for _command in (acting.approve, acting.deny, acting.revise, acting.consent, acting.settle, acting.withdraw):
     app.command()(_command)
+app.command()(reviewing.assign)
+app.command()(reviewing.attach)
 app.command()(legs.settle_leg)
 for _command in (controls.stop, controls.resume, controls.mode, controls.controls):
     app.command()(_command)
@@ -44,6 +60,7 @@ app.add_typer(groups.groups, name="groups")
 app.add_typer(orders.orders, name="orders")
 app.add_typer(access.people, name="people")
 app.add_typer(access.keys, name="keys")
+app.add_typer(delegations.delegations, name="delegations")
 app.add_typer(policy.policy, name="policy")
 app.add_typer(rates.rates, name="rates")
 

@@ -10,6 +10,9 @@ Refund = Mapping[str, Any]
 _NOTE = "note:"
 """What the name of a text begins with that somebody left with a decision or instruction; its id follows."""
 
+_EVIDENCE = "evidence:"
+"""The same of evidence; it is shown with what it belongs to."""
+
 
 def amount_of(values: Mapping[str, Any]) -> str:
     """An amount as people write it (the API writes it, so that every client shows the same), or ``-`` while nobody could tell it."""
@@ -124,6 +127,7 @@ def show(out: Output, refund: Refund) -> None:
             ("through", (asked.get("requester") or {}).get("name")),
             ("tier", refund.get("tier")),
             ("queue", refund.get("queue")),
+            ("given to", refund.get("assigned_to")),
             ("created", refund.get("created_at")),
             ("for the customer", refund.get("for_customer")),
             ("runbook", refund.get("runbook")),
@@ -131,14 +135,17 @@ def show(out: Output, refund: Refund) -> None:
         ]
     )
     texts = {name: text for name, text in (refund.get("texts") or {}).items() if text}
-    out.fields([(f"their {name.replace('_', ' ')}", text) for name, text in texts.items() if not name.startswith(_NOTE)])
+    out.fields([(f"their {name.replace('_', ' ')}", text) for name, text in texts.items() if not name.startswith((_NOTE, _EVIDENCE))])
     _section(out, "Looks like another request again", _both(refund), _ALIKE, fold="requested_by")
     if refund.get("terms"):
         out.heading("Exact terms")
         show_terms(out, refund)
+    show_changes(out, refund)
+    show_review(out, refund)
     _section(out, "Lines", _lines(refund.get("breakdown")), ("line", "units", "amount", "of_it_tax", "discount"), fold="line")
     checks = [check | {"seen": _seen(check)} for check in (refund.get("policy") or {}).get("checks") or ()]
     _section(out, "Checks", checks, ("id", "result", "seen"), fold="seen")
+    _section(out, "Limits over time", _limits(refund), ("limit", "used", "left", "opens_at", "rule"), fold="rule")
     _show_said(out, refund, {name.removeprefix(_NOTE): text for name, text in texts.items() if name.startswith(_NOTE)})
     _show_processor(out, refund)
 
@@ -154,6 +161,53 @@ def _both(refund: Refund) -> list[Mapping[str, Any]]:
     asked = refund.get("request") or {}
     this = {name: refund.get(name) or asked.get(name) for name in _ALIKE} | {"requester": (asked.get("requester") or {}).get("handle")}
     return [this | {"refund": refund["id"]}, other | {"refund": other["id"]}]
+
+
+def _limits(refund: Refund) -> list[Mapping[str, Any]]:
+    """What is used and left of each limit over time, the one that says no marked."""
+    no = (refund.get("limit") or {}).get("name")
+    shown = (refund.get("context") or {}).get("limits") or ()
+    return [
+        one
+        | {"limit": f"{one['name']} ({one['stage']})" + (" says no" if one["name"] == no and one["exceeded"] else "")}
+        | {"used": one["used_text"], "left": one["left_text"], "opens_at": one["opens_at"] or "-"}
+        for one in shown
+    ]
+
+
+def show_changes(out: Output, refund: Refund) -> None:
+    """What is not as it was in the terms before these, for whoever decides again."""
+    revision = next((one for one in refund.get("revisions") or () if one["revision"] == refund.get("revision")), {})
+    rows = [{"what": one["field"].replace("_", " "), "changed": one["words"]} for one in revision.get("changes") or ()]
+    _section(out, "Since the terms before", rows, ("what", "changed"), fold="changed")
+
+
+def show_review(out: Output, refund: Refund) -> None:
+    """The review that is waited for: who may decide, what is missing, and what silence will do; and the evidence there is."""
+    review = refund.get("review")
+    if review:
+        out.heading("Review")
+        out.fields(
+            [
+                ("queue", review["queue"]),
+                ("given to", review["assigned_to"]),
+                ("role", review["role"]),
+                ("people", f"{review['people']}, approved by {', '.join(review['approved_by']) or 'nobody yet'}"),
+                ("specialists", ", ".join(review["specialists"]) or None),
+                ("reasons", "everybody who decides says why" if review["reasons_required"] else None),
+                ("evidence missing", ", ".join(review["evidence_missing"]) or None),
+                ("rung", f"{review['rung']} of {review['rungs']}" + (f", hours {review['hours']}" if review["hours"] else "")),
+                ("reminder", "sent" if review["reminded"] else review["remind_at"]),
+                ("decide by", review["decide_by"]),
+                ("then", f"to queue {review['then_to']}" if review["then_to"] else "it expires, and nothing is paid"),
+            ]
+        )
+    texts = refund.get("texts") or {}
+    rows = [
+        one | {"by": one["by"]["handle"], "counts": "yes" if one["counts"] else "no", "words": texts.get(f"evidence:{one['id']}")}
+        for one in refund.get("evidence") or ()
+    ]
+    _section(out, "Evidence", rows, ("kind", "by", "recorded_at", "counts", "digest", "words"), fold="words")
 
 
 def _lines(breakdown: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
@@ -195,6 +249,8 @@ def _asked(kind: str, body: Mapping[str, Any]) -> str:
     if kind == "settle":
         by = f" by {body['processor_refund_id']}" if body.get("processor_refund_id") else ""
         return f"settle: {str(body.get('outcome')).replace('_', ' ')}{by}"
+    if kind == "assign":
+        return f"assign: {'given to a person' if body.get('to') else 'given to nobody'}, queue {body.get('queue')}"
     wanted = [f"{body['amount']} {body.get('currency') or ''}".strip()] if body.get("amount") is not None else []
     wanted += ["in full"] if body.get("full") else []
     wanted += [f"{name} {body[name]}" for name in ("reason", "payment") if body.get(name)]
@@ -267,8 +323,9 @@ def _written(amount: Mapping[str, Any]) -> str:
 
 
 def _who(decision: Mapping[str, Any]) -> str:
-    by = decision.get("recorded_by")
-    return f"{by['name']} ({by['handle']})" if by else str(decision.get("person") or "")
+    by, of = decision.get("recorded_by"), decision.get("on_behalf_of")
+    who = f"{by['name']} ({by['handle']})" if by else str(decision.get("person") or "")
+    return f"{who} on behalf of {of['name']} ({of['handle']})" if of else who
 
 
 def _section(out: Output, title: str, rows: Any, columns: tuple[str, ...], *, fold: str) -> None:

@@ -1,12 +1,13 @@
 """Who may call: people, services and agents, and their keys."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from cli.client import Api, segment
 from cli.options import Json, Yes, confirm, instant
 from cli.output import Output
+from refunds.money import Money, format_money, parse_amount
 from refunds.people import PrincipalKind, Role
 
 people = typer.Typer(help="Persons, services and agents.", no_args_is_help=True)
@@ -34,6 +35,43 @@ def add_person(
         out.json(answer)
     else:
         out.fields([(field, answer.get(field)) for field in ("id", "kind", "handle", "name")])
+
+
+@people.command("approving")
+def approving(
+    who: Annotated[str, typer.Argument(metavar="WHO", help="A handle or an id from people list.")],
+    up_to: Annotated[
+        list[str] | None,
+        typer.Option("--up-to", metavar="AMOUNT CURRENCY", help='The most they may approve, such as "500.00 USD"; may be repeated.'),
+    ] = None,
+    operates_classifier: Annotated[
+        bool, typer.Option("--operates-classifier", help="They choose or instruct the reader of free text.")
+    ] = False,
+    acts_for: Annotated[str | None, typer.Option("--acts-for", metavar="WHO", help="Of an agent: the person it acts for.")] = None,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Say what somebody may approve, or for whom an agent acts. It replaces what was said before: without --up-to there is no ceiling of their own."""
+    ceilings = dict(_ceiling(one) for one in up_to or ())
+    out = Output(as_json)
+    shown = ", ".join(f"{format_money(Money(amount, code))} ({code})" for code, amount in ceilings.items()) or "no ceiling of their own"
+    out.say(
+        f"{who}: {shown}{', operates the reader of free text' if operates_classifier else ''}{f', acts for {acts_for}' if acts_for else ''}."
+    )
+    confirm(out, "Record this?", yes=yes)
+    body: dict[str, Any] = {"approves_up_to": ceilings or None, "operates_classifier": operates_classifier, "owner": acts_for}
+    with Api() as api:
+        answer = api.put(f"/v1/people/{segment(_principal(api, who))}/approving", body)
+    if as_json:
+        out.json(answer)
+    else:
+        out.fields([(name, answer.get(name)) for name in ("id", "kind", "handle", "approves_up_to", "operates_classifier", "owner_id")])
+
+
+def _ceiling(text: str) -> tuple[str, int]:
+    amount, _, code = text.strip().partition(" ")
+    money = parse_amount(amount, code.strip(), "en_US")
+    return money.currency, money.amount
 
 
 @keys.command("list")

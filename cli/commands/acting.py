@@ -16,26 +16,39 @@ from refunds.reasons import Reason
 Signal = Annotated[bool, typer.Option("--signal", help="Deliver it as a signal and do not wait for the run.")]
 
 
-def approve(refund: RefundId, note: Note = None, signal: Signal = False, yes: Yes = False, as_json: Json = False) -> None:
+OnBehalf = Annotated[
+    str | None, typer.Option("--on-behalf-of", metavar="WHO", help="Whose right you use by a delegation; found by itself if there is one.")
+]
+
+
+def approve(
+    refund: RefundId, note: Note = None, on_behalf_of: OnBehalf = None, signal: Signal = False, yes: Yes = False, as_json: Json = False
+) -> None:
     """Approve the exact terms of a refund. They are shown, and asked about, first."""
-    _decide("approve", refund, note, signal=signal, yes=yes, as_json=as_json)
+    _decide("approve", refund, note, on_behalf_of, signal=signal, yes=yes, as_json=as_json)
 
 
-def deny(refund: RefundId, note: Note = None, signal: Signal = False, yes: Yes = False, as_json: Json = False) -> None:
+def deny(
+    refund: RefundId, note: Note = None, on_behalf_of: OnBehalf = None, signal: Signal = False, yes: Yes = False, as_json: Json = False
+) -> None:
     """Deny a refund. Its terms are shown, and asked about, first."""
-    _decide("deny", refund, note, signal=signal, yes=yes, as_json=as_json)
+    _decide("deny", refund, note, on_behalf_of, signal=signal, yes=yes, as_json=as_json)
 
 
-def _decide(verdict: str, refund: str, note: str | None, *, signal: bool, yes: bool, as_json: bool) -> None:
+def _decide(verdict: str, refund: str, note: str | None, on_behalf_of: str | None, *, signal: bool, yes: bool, as_json: bool) -> None:
     out = Output(as_json)
     with Api() as api:
         found = api.refund(refund)
         _show_terms(out, found)
+        if not as_json:
+            refund_view.show_changes(out, found)
+            refund_view.show_review(out, found)
         confirm(out, f"{verdict.capitalize()} this?", yes=yes)
         body = {
             "verdict": verdict,
             "terms_hash": found.get("terms_hash"),
             "note": note,
+            "on_behalf_of": on_behalf_of,
             "deliver": "signal" if signal else "update",
         }
         _answer(out, api.act(refund, "decisions", body))

@@ -14,6 +14,9 @@ from refunds.status import Status
 def list_refunds(
     status: Annotated[Status | None, typer.Option("--status", help="Only those that stand there.")] = None,
     queue: Annotated[str | None, typer.Option("--queue", help="Only those in this queue, such as team, managers or settle.")] = None,
+    assigned_to: Annotated[
+        str | None, typer.Option("--assigned-to", metavar="WHO", help="Only those in review that are given to this person.")
+    ] = None,
     order: Annotated[str | None, typer.Option("--order", help="Only those of this order.")] = None,
     customer: Annotated[str | None, typer.Option("--customer", help="Only those of this customer.")] = None,
     group: Annotated[str | None, typer.Option("--group", help="Only the parts of this group.")] = None,
@@ -27,6 +30,7 @@ def list_refunds(
     filters = {
         "status": status.value if status else None,
         "queue": queue,
+        "assigned_to": assigned_to,
         "order_id": order,
         "customer_id": customer,
         "agent_id": agent,
