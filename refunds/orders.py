@@ -53,6 +53,9 @@ ExternalId = ShortText
 Instant = Annotated[AwareDatetime, BeforeValidator(_written), AfterValidator(_plausible)]
 """A time with its zone, in the years 1970 to 2999."""
 
+CoarseWord = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,39}$")]
+"""A word for a kind of customer or a place, too short and too plain for a name or an address."""
+
 CurrencyCode = Annotated[str, StringConstraints(min_length=3, max_length=3), AfterValidator(_known_currency)]
 Amount = Annotated[int, Field(strict=True, ge=0, le=MAX_AMOUNT)]
 UnitCount = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
@@ -128,7 +131,8 @@ class OrderPayment(Strict):
     """How it was paid: a Stripe PaymentIntent (``pi_...``) or charge (``ch_...``), and what the merchant believes was taken.
 
     What no processor can return has ``processor: "manual"``, its ``tender``, and an id of its own among all such payments, which is not that of anything
-    at the processor. There the amount is the record: nobody else can be asked what was taken.
+    at the processor. There the amount is the record: nobody else can be asked what was taken. ``processor_customer`` is the customer at Stripe (``cus_...``)
+    that it is of, as far as the merchant knows: another one at Stripe is a sign of fraud.
     """
 
     processor: Literal["stripe", "manual"] = STRIPE
@@ -136,6 +140,7 @@ class OrderPayment(Strict):
     amount: Annotated[int, Field(strict=True, ge=1, le=MAX_AMOUNT)]
     currency: CurrencyCode
     tender: Annotated[Tender | None, Field(exclude_if=_is_none)] = None
+    processor_customer: Annotated[str | None, Field(exclude_if=_is_none, pattern=r"^cus_[A-Za-z0-9_]{1,100}$")] = None
 
     @model_validator(mode="after")
     def _of_its_kind(self) -> Self:
@@ -148,6 +153,8 @@ class OrderPayment(Strict):
             if self.tender is not None:
                 raise _about("tender", 'Only a payment with processor "manual" has a tender.')
             return self
+        if self.processor_customer is not None:
+            raise _about("processor_customer", "Only a payment at Stripe has a customer there.")
         if self.tender is None:
             raise _about("tender", f"Say what it was paid with, one of {', '.join(Tender)}.")
         if (why := unfit_for_manual(self.id)) is not None:
@@ -164,7 +171,8 @@ class Order(Strict):
     """An order. Every PUT is a new version; terms name the version they were quoted on.
 
     ``tax`` and ``discount`` are of the whole order: what lines state of either is part of it, and zero means that it is only what the lines state.
-    ``shipping`` is without tax. How they are spread over lines and shipping is said in :mod:`refunds.allocation`.
+    ``legal_entity``, ``customer_type`` and ``geography`` are recorded with every refund of it; they are coarse words (``consumer``, ``US-CA``), never an
+    address. ``shipping`` is without tax. How they are spread over lines and shipping is said in :mod:`refunds.allocation`.
     """
 
     customer_id: ExternalId
@@ -177,6 +185,9 @@ class Order(Strict):
     shipping: Amount = 0
     discount: Annotated[Amount, Field(exclude_if=_absent)] = 0
     payments: Annotated[list[OrderPayment], Field(max_length=50)] = []
+    legal_entity: Annotated[ShortText | None, Field(exclude_if=_is_none)] = None
+    customer_type: Annotated[CoarseWord | None, Field(exclude_if=_is_none)] = None
+    geography: Annotated[CoarseWord | None, Field(exclude_if=_is_none)] = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

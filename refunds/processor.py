@@ -98,6 +98,8 @@ class PaymentState:
     can be is ``CAPTURED`` with both. ``charge`` is the one that took the money, which need not be the latest. ``read_at`` is our clock's time when the
     reading began: nothing later is in it. ``flow`` is where the money went, read only when somebody asks for its return; it has a time of its own.
     ``transfer`` and ``application_fee`` are what the charge itself names of a marketplace; transfers that were made separately show on no charge.
+    ``payer`` is a hash of the processor's customer (:func:`refunds.fitting.payer_of`), ``country`` the one that issued the card, ``failed_checks`` what the
+    issuer checked and found wrong when it was paid; empty where the processor says nothing of it.
     ``not_a_payment`` says why the processor knows no such payment (a :class:`refunds.payment_ids.NotAPayment`), where it is ``MISSING``.
     """
 
@@ -116,6 +118,9 @@ class PaymentState:
     application_fee: str | None = None
     flow: MoneyFlow | None = None
     not_a_payment: str = ""
+    payer: str = ""
+    country: str = ""
+    failed_checks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

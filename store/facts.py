@@ -32,9 +32,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.classification import Classification, Intent, Proposal, Reading, Source
 from refunds.clock import parse_rfc3339
-from refunds.facts import BaseFacts, CustomerFacts, Facts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
+from refunds.facts import AgentFacts, BaseFacts, CustomerFacts, Facts, OrderFacts, ReadingFacts, RequesterFacts, RequestFacts
+from refunds.fitting import payment_facts
 from refunds.limits import Stage
 from refunds.money import Money
+from refunds.people import PrincipalKind
 from refunds.policy import Policy
 from refunds.processor import PaymentState, PaymentStatus, RefundState
 from refunds.reasons import Reason
@@ -44,7 +46,7 @@ from store import limits, rates
 from store.changes import Change
 from store.lines import Priced
 from store.sql import Query, Row, pipelined
-from store.tables import classifications, operations, orders, payments, processor_refunds, refunds, revisions
+from store.tables import classifications, operations, orders, payments, principals, processor_refunds, refunds, revisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,21 +150,19 @@ async def gather(
             categories=priced.order.categories,
             currency=priced.order.currency,
             total=priced.total,
+            id=order["id"],
+            legal_entity=priced.order.legal_entity,
+            customer_type=priced.order.customer_type,
+            geography=priced.order.geography,
         ),
-        payment=PaymentFacts(
-            status=state.status,
-            currency=state.currency,
-            captured=state.captured,
-            capturable=state.capturable,
-            remaining=figures.remaining,
-            dispute=state.dispute,
-            risk_level=state.risk_level,
-            refunds_made=sum(1 for r in state.refunds if r.state.counts),
-        ),
+        payment=payment_facts(priced.order, state, remaining=figures.remaining),
         customer=customer,
         base=base,
         reading=None if stored is None else _reading(stored, row, order, extracted=extracted),
         lines=priced.facts(full=full),
+        requester=_requester(order, row, change.at),
+        agent=_agent(order, row, change.at),
+        time=policy.time_facts(row["created_at"]),
         limits=await limits.answered(connection, used, worth),
     )
 
@@ -192,6 +192,28 @@ def _reading(stored: StoredReading, row: dict[str, Any], order: Row, *, extracte
     )
 
 
+REQUESTER = tuple(principals.c[name].label(f"requester_{name}") for name in ("kind", "created_at", "disabled_at"))
+"""The columns that tell whose key a request was made with; the query of the order has them, so that they cost no question of their own."""
+
+
+def _requester(asked: Row, row: dict[str, Any], at: datetime) -> RequesterFacts:
+    return RequesterFacts(
+        kind=asked["requester_kind"], age_days=_days(asked["requester_created_at"], at), person_named=row["requested_by"] is not None
+    )
+
+
+def _agent(asked: Row, row: dict[str, Any], at: datetime) -> AgentFacts:
+    if row["agent_id"] is None:
+        return AgentFacts()
+    known = asked["requester_kind"] == PrincipalKind.AGENT.value
+    return AgentFacts(
+        known=known,
+        allowed=known and asked["requester_disabled_at"] is None,
+        age_days=_days(asked["requester_created_at"], at),
+        session_named="agent_session_id" in row["details"],
+    )
+
+
 def _history() -> Executable:
     """One customer's refunds besides one, and those made without us, counted in one statement."""
     counted = and_(refunds.c.status == any_(bindparam("counted", type_=ARRAY(Text))), refunds.c.id != bindparam("refund"))
@@ -215,6 +237,9 @@ def _history() -> Executable:
     )
     placed = select(func.count()).select_from(orders).where(orders.c.customer_id == bindparam("customer")).scalar_subquery()
     external = _external()
+    # However many parts a group has, it was asked for once.
+    asked = func.count(distinct(func.coalesce(refunds.c.group_id, refunds.c.id)))
+    another = and_(refunds.c.id != bindparam("refund"), refunds.c.group_id.is_distinct_from(bindparam("group", type_=Text)))
     return (
         select(
             (func.count().filter(counted) + select(external.c.refunds).scalar_subquery()).label("refunds"),
@@ -230,9 +255,11 @@ def _history() -> Executable:
             select(external.c.elsewhere).scalar_subquery().label("elsewhere"),
             func.max(refunds.c.id).filter(same).label("duplicate"),
             placed.label("orders"),
+            asked.filter(refunds.c.created_at > bindparam("hour_ago"), another).label("requests_hour"),
+            asked.filter(refunds.c.created_at > bindparam("day_ago"), another).label("requests_day"),
         )
         .select_from(refunds)
-        .join(revisions, and_(revisions.c.refund_id == refunds.c.id, revisions.c.revision == refunds.c.revision))
+        .outerjoin(revisions, and_(revisions.c.refund_id == refunds.c.id, revisions.c.revision == refunds.c.revision))
         .where(refunds.c.customer_id == bindparam("customer"))
     )
 
@@ -299,6 +326,9 @@ async def _customer(
             counted=_COUNTED,
             today=today,
             week_ago=at - timedelta(days=7),
+            day_ago=at - timedelta(days=1),
+            hour_ago=at - timedelta(hours=1),
+            group=row["group_id"],
             recently=at - DUPLICATE_WITHIN,
             currency=currency,
             base=policy.base,
@@ -315,6 +345,8 @@ async def _customer(
         share_refunded_percent=history["refunds"] * 100 // history["orders"] if history["orders"] else None,
         amount_today=int(history["today"]),
         refunds_week=history["week"],
+        requests_hour=history["requests_hour"],
+        requests_day=history["requests_day"],
     )
     return facts, await _base(connection, policy, Money(amount, currency), history, at), history["duplicate"], counted
 

@@ -62,6 +62,7 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "outbox": (READ, ADD),
     },
     WORKER: {
+        "principals": ("SELECT (id, kind, created_at, disabled_at)",),  # of who asked, what is judged and no name
         "customers": (READ, "UPDATE (account_created_at)"),  # the right to change one column is what locking the row needs
         "orders": (READ,),
         "payments": (READ, "UPDATE (amount)"),

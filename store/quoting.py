@@ -15,13 +15,14 @@ from refunds.allocation import Breakdown
 from refunds.classification import Source
 from refunds.differences import differences
 from refunds.errors import Code, RefundError
-from refunds.facts import Facts, PolicyDecision, Review, Rung
+from refunds.facts import Facts, PolicyDecision, Review
 from refunds.groups import judge_as_a_whole
 from refunds.limits import Stage
 from refunds.marketplace import LEG_FIELDS, NOTHING_PLANNED, Planned, PlannedLeg, plan_legs
 from refunds.money import Money, requested
 from refunds.payment_ids import NotAPayment, answer_for
 from refunds.policy import Policy, evaluate
+from refunds.policy.uniting import review_of
 from refunds.processor import MANUAL, MISSING, PaymentState, PaymentStatus
 from refunds.reasons import processor_reason
 from refunds.refundable import Refundable
@@ -33,19 +34,15 @@ from store import flows, groups, limits, lines, policies
 from store.asking import Asked
 from store.changes import SYSTEM, Change
 from store.claims import CLAIMS, claiming, fold
-from store.facts import UNREAD, StoredReading, gather, reading_of
+from store.facts import REQUESTER, UNREAD, StoredReading, gather, reading_of
 from store.requirements import APPROVE, CONSENT, Required, advance_to_unmet, enter_review, record_decision
 from store.sql import Query, Row, pipelined
-from store.tables import customers, orders, payments, processor_binding, revisions
+from store.tables import customers, orders, payments, principals, processor_binding, revisions
 
 
 def ladder_for_people(policy: Policy) -> Review:
     """The review that applies when a person must look and no rule has named another ladder."""
-    name = policy.tiers.reviewed.ladder
-    ladder = policy.review[name] if name else next(iter(policy.review.values()))
-    least = min(ladder.rungs, key=lambda rung: rung.role.rank).role
-    rungs = tuple(Rung(r.queue, r.role.value, r.remind_after, r.decide_within) for r in ladder.rungs)
-    return Review(least.value, ladder.people, rungs)
+    return review_of(policy, policy.tiers.reviewed.ladder or next(iter(policy.review)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +86,10 @@ _ORDER = Query(
         select(func.count()).where(_siblings.c.order_id == orders.c.id, _siblings.c.amount > 0).scalar_subquery().label("payments"),
         select(processor_binding.c.account).scalar_subquery().label("account"),
         *policies.PLACED,
+        *REQUESTER,
     )
     .join(payments, payments.c.order_id == orders.c.id)
+    .outerjoin(principals, principals.c.id == bindparam("requester"))
     .where(payments.c.id == bindparam("payment"))
 )
 _LOCK_CUSTOMER = Query(
@@ -121,7 +120,7 @@ async def judge(
     """
     async with pipelined(connection):
         newest = await policies.IN_FORCE.ask(connection, at=change.at)
-        ordered = await _ORDER.ask(connection, payment=asked.payment_id)
+        ordered = await _ORDER.ask(connection, payment=asked.payment_id, requester=change["requester_id"])
         claimed = await CLAIMS.ask(connection, **claiming(asked.payment_id, besides=change.id))
         taken = await lines.TAKEN.ask(connection, **claiming(asked.payment_id, besides=change.id))
     order, figures = await ordered.one(), fold(state, await claimed.all())
@@ -246,6 +245,8 @@ async def _write(
     proceeding = decision.outcome == "proceed"
     if proceeding and why_no_terms and decision.review is None:
         decision = replace(decision, review=ladder_for_people(judged.force.policy))
+    if proceeding and judged.force.policy.tiers.at(decision.tier).draft:
+        decision = replace(decision, draft=True)  # also where it came to this tier only here
     terms = _terms(settings, change, asked, state, judged, revision=revision) if proceeding and not why_no_terms else None
     row = {
         "refund_id": change.id,

@@ -43,6 +43,9 @@ def to_plain(state: PaymentState) -> dict[str, Any]:
         "risk_level": state.risk_level,
         "read_at": rfc3339(state.read_at),
         "not_a_payment": state.not_a_payment,
+        "payer": state.payer,
+        "country": state.country,
+        "failed_checks": list(state.failed_checks),
         "refunds": [_refund_plain(r) for r in state.refunds],
     } | ({} if state.flow is None else {"flow": flows.to_plain(state.flow)})
 
@@ -63,6 +66,9 @@ def from_plain(body: dict[str, Any]) -> PaymentState:
         risk_level=body["risk_level"],
         read_at=parse_rfc3339(body["read_at"]),
         not_a_payment=body.get("not_a_payment", ""),
+        payer=body.get("payer", ""),
+        country=body.get("country", ""),
+        failed_checks=tuple(body.get("failed_checks", ())),
         refunds=tuple(ProcessorRefund(**(r | {"state": RefundState(r["state"])})) for r in body["refunds"]),
         flow=flows.from_plain(body["flow"]) if body.get("flow") else None,
     )

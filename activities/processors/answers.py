@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, cast
 
+from refunds.fitting import payer_of
 from refunds.processor import DisputeState, PaymentStatus, ProcessorRefund, RefundPage, RefundState, Settlement
 from refunds.submission import METADATA_OPERATION
 
@@ -103,6 +104,8 @@ def intent(value: object, intent_id: str, charges: list[Json]) -> Json:
         "capturable": amount(found, "amount_capturable"),
         "charge": text(charge, "id") if charge else None,
         "risk_level": _risk(charge),
+        "payer": _payer(found),
+        **_card(charge),
         **_sent_on(charge),
     }
 
@@ -120,6 +123,8 @@ def charge(value: object, charge_id: str) -> Json:
         "capturable": 0,
         "charge": charge_id,
         "risk_level": _risk(found),
+        "payer": _payer(found),
+        **_card(found),
         **_sent_on(found),
     }
 
@@ -251,7 +256,26 @@ def _sent_on(charge: Json | None) -> Json:
 
 
 def _risk(found: Json | None) -> str:
-    outcome = found.get("outcome") if found else None
-    if outcome is not None and not isinstance(outcome, dict):
-        raise TypeError("outcome is not an object")
-    return text_or_none(cast(Json, outcome or {}), "risk_level") or "unknown"
+    return text_or_none(_inside(found, "outcome"), "risk_level") or "unknown"
+
+
+def _payer(found: Json) -> str:
+    """The hash of the customer at Stripe that a PaymentIntent or charge is of; empty for a guest. An expanded customer is asked for nowhere."""
+    customer = text_or_none(found, "customer")
+    return payer_of(customer) if customer else ""
+
+
+def _inside(found: Json | None, field: str) -> Json:
+    """An object inside another; an empty one where there is none."""
+    value = found.get(field) if found else None
+    if value is not None and not isinstance(value, dict):
+        raise TypeError(f"{field} is not an object")
+    return cast(Json, value or {})
+
+
+def _card(charge: Json | None) -> Json:
+    """What a charge says of its card that is nobody's name or number: the country that issued it, and which of the issuer's checks failed."""
+    card = _inside(_inside(charge, "payment_method_details"), "card")
+    checks = _inside(card, "checks")
+    failed = [name for name in ("cvc", "address_line1", "address_postal_code") if text_or_none(checks, f"{name}_check") == "fail"]
+    return {"country": text_or_none(card, "country") or "", "failed_checks": tuple(failed)}
