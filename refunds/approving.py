@@ -10,6 +10,7 @@ from refunds.errors import Code, RefundError
 from refunds.facts import Review
 from refunds.money import Money, format_money
 from refunds.people import Actor, PrincipalKind, Role
+from refunds.policy.uniting import AND
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +140,17 @@ def part_in(case: Case, person: Actor) -> str | None:
 
 
 def _check_specialist(review: Review, right: Right) -> None:
-    if not review.specialists:
+    if not review.specialists or any(_is_all(person, one) for one in review.specialists for person in right.persons):
         return
+    raise RefundError(
+        Code.SPECIALIST_REQUIRED, f"These terms are for: {', '.join(review.specialists)}.", specialists=list(review.specialists)
+    )
+
+
+def _is_all(person: Actor, wanted: str) -> bool:
+    """Whether one person is all that is wanted, each a role or a handle; a word that is a role is never a handle."""
     roles = set(Role)
-    for person in right.persons:
-        named = {one.casefold() for one in review.specialists if one not in roles}
-        if person.handle.casefold() in named or any(one in roles and person.has(Role(one)) for one in review.specialists):
-            return
-    wanted = ", ".join(review.specialists)
-    raise RefundError(Code.SPECIALIST_REQUIRED, f"These terms are for: {wanted}.", specialists=list(review.specialists))
+    return all(person.has(Role(one)) if one in roles else person.handle.casefold() == one.casefold() for one in wanted.split(AND))
 
 
 def check_ceiling(person: Actor, at_stake: Money) -> None:
