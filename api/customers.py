@@ -63,6 +63,29 @@ def erasure_view(done: Forgotten, *, listed: bool) -> dict[str, Any]:
     return {"id": done.erasure, "customer": done.customer, "forgotten_at": done.at, "removed": done.removed, "listed": listed}
 
 
+class WhoIsMeant(Shape):
+    """The customer an export is about."""
+
+    customer_id: str
+    our_id: str
+    account_created_at: AwareDatetime | None
+    first_recorded_at: AwareDatetime
+
+
+class CustomerExport(Shape):
+    """Everything that is held of one customer."""
+
+    format: str
+    version: int
+    exported_at: AwareDatetime
+    summary: Annotated[list[str], Field(description="The same in sentences that anybody can read.")]
+    customer: WhoIsMeant
+    counts: dict[str, int]
+    orders: Annotated[list[dict[str, Any]], Field(description="With every version, their payments, and what the processor said of these.")]
+    groups: list[dict[str, Any]]
+    refunds: Annotated[list[dict[str, Any]], Field(description="With their texts, decisions (by role, not by name), and ledger entries.")]
+
+
 class RetentionKind(Shape):
     """One kind of data and its period."""
 

@@ -3,17 +3,19 @@
 from typing import Any
 
 from fastapi import APIRouter, Response
+from fastapi.responses import StreamingResponse
 
 from api import erasure_list, presenting
 from api.bodies import parse
 from api.calls import TheCall
-from api.contract import errors, takes
-from api.customers import ErasureRequest, ErasureView, ReplayRequest, ReplayView, erasure_view
+from api.contract import errors, shows, takes
+from api.customers import CustomerExport, ErasureRequest, ErasureView, ReplayRequest, ReplayView, erasure_view
+from api.disclosing import written
 from refunds.erasure import Erasure, mark
 from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, new_id
 from refunds.people import Role
-from store import forgetting, orders
+from store import disclosing, forgetting, orders
 from store.db import Connection
 
 router = APIRouter(prefix="/v1", tags=["customers"])
@@ -61,6 +63,26 @@ async def _whom(connection: Connection, customer_id: str, tombstone: bytes) -> t
     if earlier is None:
         raise RefundError(Code.CUSTOMER_NOT_FOUND)
     return earlier.customer, True
+
+
+@router.get(
+    "/customers/{customer_id:path}/export",
+    summary="Everything that is held of a customer",
+    responses={200: shows(CustomerExport), **errors(Code.CUSTOMER_NOT_FOUND, Code.CUSTOMER_FORGOTTEN)},
+)
+async def export(customer_id: str, call: TheCall) -> Response:
+    """One JSON document, for a request for access: orders, refunds, texts as they were written, decisions, and what is entered in the ledger. That it was
+    handed out is entered there as well. It is made part by part and kept nowhere.
+    """
+    clock = call.services.database.clock
+    async with call.begin(Role.OPERATOR) as connection:
+        found = await orders.find_customer(connection, customer_id)
+        if found is None:
+            forgotten = await forgetting.erasure_of(connection, mark=mark(call.services.settings.text_key, customer_id))
+            raise RefundError(Code.CUSTOMER_NOT_FOUND if forgotten is None else Code.CUSTOMER_FORGOTTEN)
+        extent = await disclosing.begin(connection, clock, customer_id=found, actor=call.actor.principal_id)
+    name = {"Content-Disposition": f'attachment; filename="{extent.customer}.json"'}
+    return StreamingResponse(written(call, customer_id, extent), media_type="application/json", headers=name)
 
 
 @router.post(

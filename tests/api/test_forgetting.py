@@ -44,8 +44,14 @@ async def forget(api: Api, customer: str, body: dict[str, Any] | None = None) ->
 
 async def withdrawn(api: Api, order: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:
     """A refund that was asked for with every kind of text, and withdrawn."""
-    texts = {"message": f"I am {MARK}", "agent_reasoning": MARK, "conversation_context": MARK, "metadata": {MARK: MARK}, "agent_session_id": MARK}
-    refund_id = await api.received(order, **texts, **changed)
+    texts = {
+        "message": f"I am {MARK}",
+        "agent_reasoning": MARK,
+        "conversation_context": MARK,
+        "metadata": {MARK: MARK},
+        "agent_session_id": MARK,
+    }
+    refund_id = await api.received(order, **(texts | changed))
     await read(api, refund_id)
     await api.quote(refund_id)
     gone = await api.call("POST", f"/v1/refunds/{refund_id}/withdrawal", await api.shop(), {"note": MARK})
@@ -269,5 +275,3 @@ async def test_what_was_done_is_on_the_list_without_the_person(api: Api, listed:
     read = read_line(line, api.settings.text_key)
     assert (read.id, read.customer, read.reason, read.reference) == (erased["id"], erased["customer"], "customer_asked", "DSR-17")
     assert MARK not in line and order["order_id"] not in line
-
-
