@@ -12,6 +12,7 @@ from typing import Any, cast
 from refunds.errors import RefundError
 from refunds.facts import Facts, PolicyDecision
 from refunds.policy.evaluate import evaluate
+from refunds.policy.limits import assumed
 from refunds.policy.model import Policy, ReviewRole
 
 MOST_EXAMPLES = 5
@@ -68,7 +69,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """One request that would have gone otherwise. ``checks`` are the ids of the checks whose result is another."""
+    """One request that would have gone otherwise. ``checks`` are the ids of the checks that made the difference."""
 
     id: str
     amount: int
@@ -103,9 +104,8 @@ def compare(identifier: str, before: PolicyDecision, after: PolicyDecision, fact
     ways = Way.of(before), Way.of(after)
     if ways[0] is ways[1] and _demands(before) == _demands(after):
         return None
-    results = {check.id: check.result for check in before.checks}
-    others = {check.id: check.result for check in after.checks}
-    checks = tuple(name for name in {**results, **others} if results.get(name, "pass") != others.get(name, "pass"))
+    results, others = _findings(before), _findings(after)
+    checks = tuple(name for name in {**results, **others} if results.get(name) != others.get(name))
     request = facts.request
     return Changed(
         id=identifier,
@@ -119,6 +119,11 @@ def compare(identifier: str, before: PolicyDecision, after: PolicyDecision, fact
         direction=_direction(before, after),
         checks=checks,
     )
+
+
+def _findings(decision: PolicyDecision) -> dict[str, tuple[str, str]]:
+    """What each check that was not in order led to, and the limit it was held against: with another limit the same result may ask somebody else."""
+    return {check.id: (check.result, check.limit) for check in decision.checks if check.result != "pass"}
 
 
 def _demands(decision: PolicyDecision) -> tuple[Any, ...]:
@@ -262,7 +267,7 @@ def _add(mine: dict[str, Any], others: Mapping[str, Any]) -> None:
 def judge_both(before: Policy, after: Policy, identifier: str, facts: Facts, tally: Tally) -> Changed | None:
     """Judge one request under both policies and count it; what cannot be judged is left out and counted as that."""
     try:
-        decisions = evaluate(before, facts), evaluate(after, facts)
+        decisions = evaluate(before, assumed(before, facts)), evaluate(after, assumed(after, facts))
     except RefundError as error:  # amounts in a currency that this version of the program no longer knows
         tally.leave_out(f"cannot be judged: {error.code}", identifier)
         return None
