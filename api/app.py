@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from api import contract, manual, problems
+from api.erasure_list import erasure_list
 from api.limits import Limits
 from api.metrics import Metrics
 from api.middleware import Observed
@@ -15,6 +16,7 @@ from api.orchestrator import Connect, Orchestrator, from_environment
 from api.routes import (
     access,
     controls,
+    customers,
     deciding,
     delegations,
     groups,
@@ -26,6 +28,7 @@ from api.routes import (
     rates,
     reconciliation,
     refunds,
+    retention,
     reviewing,
     webhooks,
 )
@@ -46,6 +49,8 @@ ROUTERS = tuple(
         orders,
         pulls,
         controls,
+        customers,
+        retention,
         access,
         delegations,
         policy,
@@ -70,6 +75,7 @@ def create_app(settings: Settings, database: Database, temporal: Connect = from_
     without a database, and ``RuntimeError`` without ``REFUNDS_TEXT_KEY``; Temporal may be down.
     """
     texts = Texts(settings.text_key, database.clock)
+    erasures = erasure_list(settings)
     metrics = Metrics()
 
     @asynccontextmanager
@@ -86,6 +92,7 @@ def create_app(settings: Settings, database: Database, temporal: Connect = from_
             orchestrator=Orchestrator(client, settings.temporal_ui_url),
             metrics=metrics,
             limits=Limits(settings.api_rate_per_minute),
+            erasures=erasures,
         )
         try:
             yield
