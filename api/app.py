@@ -21,6 +21,7 @@ from api.routes import (
     delegations,
     groups,
     health,
+    ledger,
     orders,
     policy,
     pulls,
@@ -41,6 +42,7 @@ ROUTERS = tuple(
     part.router
     for part in (
         refunds,
+        ledger,
         webhooks,
         quotes,
         deciding,

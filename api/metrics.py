@@ -26,6 +26,13 @@ class Metrics:
             "refunds_webhook_events", "Signed events received, by what became of them.", ("outcome",), registry=self._registry
         )
         self._inbox = Gauge("refunds_webhook_inbox", "Events kept that are not dealt with, by state.", ("state",), registry=self._registry)
+        self._ledger = Gauge(
+            "refunds_ledger",
+            "How the chained ledger stands: entries with a number, rows that wait for one, the oldest of those in seconds, entries that are signed, the age of"
+            " the newest checkpoint in seconds, copies of checkpoints that have not arrived, and those of them that were tried.",
+            ("what",),
+            registry=self._registry,
+        )
         self._store_up = Gauge("refunds_store_up", "Whether the last look at the database succeeded.", registry=self._registry)
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
@@ -41,7 +48,12 @@ class Metrics:
         """Count one properly signed event."""
         self._events.labels(outcome).inc()
 
-    def render(self, open_by_status: Mapping[str, int] | None, inbox_by_state: Mapping[str, int] | None = None) -> bytes:
+    def render(
+        self,
+        open_by_status: Mapping[str, int] | None,
+        inbox_by_state: Mapping[str, int] | None = None,
+        ledger: Mapping[str, float] | None = None,
+    ) -> bytes:
         """The text form; ``None`` when the database could not be asked."""
         self._store_up.set(0 if open_by_status is None else 1)
         if open_by_status is not None:
@@ -51,4 +63,7 @@ class Metrics:
         self._inbox.clear()
         for state, count in (inbox_by_state or {}).items():
             self._inbox.labels(state).set(count)
+        self._ledger.clear()
+        for what, value in (ledger or {}).items():
+            self._ledger.labels(what).set(value)
         return generate_latest(self._registry)

@@ -99,6 +99,18 @@ class Standing:
         """For how long the oldest row without a number has waited, in seconds."""
         return 0.0 if self.oldest_at is None else max((now - self.oldest_at).total_seconds(), 0.0)
 
+    def figures(self, now: datetime) -> dict[str, float]:
+        """The same by names, for metrics; without an age of a checkpoint where there is none."""
+        age = {} if self.signed_at is None else {"checkpoint_age_seconds": max((now - self.signed_at).total_seconds(), 0.0)}
+        return age | {
+            "entries": self.size,
+            "unnumbered": self.waiting,
+            "unnumbered_seconds": self.behind_s(now),
+            "signed": self.signed or 0,
+            "copies_waiting": self.copies_waiting,
+            "copies_failing": self.copies_failing,
+        }
+
 
 async def standing(connection: AsyncConnection) -> Standing:
     """How the chain stands now: one statement, whose cost does not grow with the ledger. A row that was passed over long ago is found by the sequencer."""
@@ -172,18 +184,17 @@ async def consistency_between(connection: AsyncConnection, older: int, newer: in
     return files.consistency(first["note"], second["note"], [merkle.span_hash(span, hash_of) for span in spans])
 
 
-async def of_refund(connection: AsyncConnection, refund_id: str) -> tuple[list[dict[str, Any]], str | None]:
-    """The rows about a refund in their order, each with its number and the hashes that prove it; and the checkpoint that those lead to.
-
-    Number and proof are ``None`` until the sequencer and the next checkpoint have come to a row.
-    """
+async def of_refund(connection: AsyncConnection, refund_id: str, *, proofs: bool) -> list[dict[str, Any]]:
+    """The rows about a refund in their order, each with its number in the chain, once it has one; with ``proofs`` each that a checkpoint signs has its proof."""
     rows = await _OF_REFUND.all(connection, refund=refund_id)
-    checkpoint = await newest_checkpoint(connection)
-    size = checkpoint["size"] if checkpoint else 0
-    proven = [row["seq"] for row in rows if row["seq"] is not None and row["seq"] <= size]
-    hashes = dict(zip(proven, await _inclusion(connection, proven, size), strict=True))
-    shown = [row | {"proof": [one.hex() for one in hashes[row["seq"]]] if row["seq"] in hashes else None} for row in rows]
-    return shown, checkpoint["note"] if checkpoint else None
+    checkpoint = await newest_checkpoint(connection) if proofs else None
+    files_by_seq: dict[int, dict[str, Any]] = {}
+    if checkpoint is not None:
+        proven = [row for row in rows if row["seq"] is not None and row["seq"] <= checkpoint["size"]]
+        hashes = await _inclusion(connection, [row["seq"] for row in proven], checkpoint["size"])
+        for row, path in zip(proven, hashes, strict=True):
+            files_by_seq[row["seq"]] = files.proof(row["seq"], row["entry"], path, checkpoint["note"])
+    return [{name: row[name] for name in row if name != "entry"} | {"proof": files_by_seq.get(row["seq"])} for row in rows]
 
 
 async def _inclusion(connection: AsyncConnection, seqs: Sequence[int], size: int) -> list[list[bytes]]:
