@@ -8,6 +8,7 @@ from cli.commands import (
     access,
     acting,
     controls,
+    customers,
     delegations,
     groups,
     legs,
@@ -55,6 +56,9 @@ for _command in (controls.stop, controls.resume, controls.mode, controls.control
     app.command()(_command)
 for _command in (reconciling.reconcile, reconciling.reconciliations, reconciling.restored):
     app.command()(_command)
+app.command()(customers.forget)
+app.command()(customers.export)
+app.add_typer(customers.retention, name="retention")
 app.add_typer(reconciling.discrepancies, name="discrepancies")
 app.add_typer(groups.groups, name="groups")
 app.add_typer(orders.orders, name="orders")
