@@ -146,6 +146,7 @@ def show(out: Output, refund: Refund) -> None:
     checks = [check | {"seen": _seen(check)} for check in (refund.get("policy") or {}).get("checks") or ()]
     _section(out, "Checks", checks, ("id", "result", "seen"), fold="seen")
     _section(out, "Limits over time", _limits(refund), ("limit", "used", "left", "opens_at", "rule"), fold="rule")
+    _show_recorded(out, refund.get("policy") or {})
     _show_said(out, refund, {name.removeprefix(_NOTE): text for name, text in texts.items() if name.startswith(_NOTE)})
     _show_processor(out, refund)
 
@@ -208,6 +209,33 @@ def show_review(out: Output, refund: Refund) -> None:
         for one in refund.get("evidence") or ()
     ]
     _section(out, "Evidence", rows, ("kind", "by", "recorded_at", "counts", "digest", "words"), fold="words")
+
+
+def _show_recorded(out: Output, policy: Mapping[str, Any]) -> None:
+    """What is recorded beside the checks: what good governance asks for, whose words were quoted, and whom the review is for."""
+    stated, review = policy.get("governance") or {}, (policy.get("needs") or {}).get("review") or {}
+    if not stated:
+        return
+    out.heading("Recorded with it")
+    out.fields(
+        [
+            ("policy text", policy.get("text")),
+            ("answer", policy.get("answer")),
+            ("appeal", policy.get("appeal")),
+            ("only a draft", "yes: prepared and never sent" if policy.get("draft") else None),
+            ("specialists", ", ".join(review.get("specialists") or ())),
+            ("reasons", "everybody who decides says why" if review.get("reasons_required") else None),
+            ("evidence", ", ".join(stated.get("required_evidence") or ())),
+            ("system of record", stated.get("system_of_record")),
+            ("legal entity", stated.get("legal_entity")),
+            ("customer type", stated.get("customer_type")),
+            ("geography", stated.get("geography")),
+            ("data involved", ", ".join(stated.get("data_involved") or ())),
+            ("financial ceiling", stated.get("financial_ceiling")),
+            ("reversibility", stated.get("reversibility")),
+            ("approval owner", stated.get("approval_owner")),
+        ]
+    )
 
 
 def _lines(breakdown: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:

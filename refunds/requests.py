@@ -11,25 +11,17 @@ from refunds.naming import shown_name
 from refunds.orders import CleanText, ExternalId, Instant, ShortText, Strict
 from refunds.people import readable_name
 from refunds.reasons import Reason
+from refunds.scope import check_fields, check_reason
 from refunds.terms import canonical_hash
 
 MAX_TEXT = 200_000
 """The longest message taken, in characters. It is kept whole, encrypted, and never travels through Temporal or to the processor."""
-
-OUT_OF_SCOPE = ("payout", "store_credit", "credit", "goodwill", "gift_card")
-"""Asked for by name as a reason, these are refused by name: they are not the return of a captured payment."""
 
 
 def _integer_amount(value: Any) -> Any:
     # A JSON true is an int to Python, and 1e3 or 30.0 are floats: neither is an amount (field report 43).
     if value is not None and type(value) is not int:
         raise RefundError(Code.AMOUNT_NOT_INTEGER, "The amount must be a JSON integer of minor units.", field="amount")
-    return value
-
-
-def _in_scope(value: Any) -> Any:
-    if isinstance(value, str) and value.strip().lower() in OUT_OF_SCOPE:
-        raise RefundError(Code.OUT_OF_SCOPE, field="reason")
     return value
 
 
@@ -72,6 +64,11 @@ class _Asked(Strict):
     agent_reasoning: Annotated[CleanText, StringConstraints(max_length=20_000)] | None = None
     conversation_context: LongText | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fields_in_scope(cls, body: Any) -> Any:
+        return check_fields(body)
+
     @model_validator(mode="after")
     def _metadata_keys(self) -> Self:
         for key in self.metadata:
@@ -99,7 +96,7 @@ class RefundRequest(_Asked):
     amount: AskedAmount = None
     currency: Annotated[str, StringConstraints(min_length=1, max_length=12)] | None = None
     full: bool = False
-    reason: Annotated[Reason | None, BeforeValidator(_in_scope)] = None
+    reason: Annotated[Reason | None, BeforeValidator(check_reason)] = None
     lines: Annotated[list[RequestedLine], Field(max_length=1000)] = []
     shipping: Annotated[bool, Field(strict=True)] = False
     reverse_transfer: Annotated[bool, Field(strict=True)] = False
@@ -150,7 +147,7 @@ class GroupRequest(_Asked):
     amount: AskedAmount = None
     currency: Annotated[str, StringConstraints(min_length=1, max_length=12)] | None = None
     full: bool = False
-    reason: Annotated[Reason | None, BeforeValidator(_in_scope)] = None
+    reason: Annotated[Reason | None, BeforeValidator(check_reason)] = None
     lines: Annotated[list[RequestedLine], Field(max_length=1000)] = []
     shipping: Annotated[bool, Field(strict=True)] = False
     message: LongText | None = None
@@ -196,10 +193,15 @@ class RevisionRequest(Strict):
     amount: AskedAmount = None
     currency: Annotated[str, StringConstraints(min_length=1, max_length=12)] | None = None
     full: bool = False
-    reason: Annotated[Reason | None, BeforeValidator(_in_scope)] = None
+    reason: Annotated[Reason | None, BeforeValidator(check_reason)] = None
     reverse_transfer: Annotated[bool | None, Field(strict=True)] = None
     refund_application_fee: Annotated[bool | None, Field(strict=True)] = None
     note: Annotated[CleanText, StringConstraints(max_length=5_000)] = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fields_in_scope(cls, body: Any) -> Any:
+        return check_fields(body)
 
     @model_validator(mode="after")
     def _something_changes(self) -> Self:

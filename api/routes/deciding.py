@@ -13,6 +13,7 @@ from api.contract import errors, takes
 from api.problems import RETRY_AFTER_S
 from api.routes.refunds import MONEY_CODES
 from api.schemas import DecisionView, RefundView, SettlementView
+from api.scoping import parse_asked
 from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, is_id
 from refunds.messages import Message, Outcome
@@ -170,7 +171,7 @@ async def revise(refund_id: str, call: TheCall) -> Response:
         call.auditing("revision", refund_id_in(refund_id)),
         call.begin(Role.REVIEWER) as connection,
     ):
-        request = parse(RevisionRequest, raw)
+        request = await parse_asked(connection, call.services.database.clock, RevisionRequest, raw)
         recorded = await decisions.record_revision(connection, clock, refund_id=refund_id, actor=call.actor, request=request)
         if not recorded.replayed:
             await _keep_note(call, connection, recorded, request.note)

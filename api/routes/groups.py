@@ -17,6 +17,7 @@ from api.calls import Call, TheCall, idempotency_key
 from api.contract import KEY_HEADER, errors, takes
 from api.routes.deciding import DECISION_CODES, Note, TermsHash, Withdrawal
 from api.routes.refunds import LINE_CODES, MONEY_CODES, SEES_REFUNDS, Filter
+from api.scoping import parse_asked
 from refunds.errors import Code, RefundError
 from refunds.groups import MOST_PARTS
 from refunds.ids import Prefix, is_id
@@ -83,7 +84,7 @@ async def ask(call: TheCall) -> Response:
     raw = await call.body()
     async with call.noticing_mismatch(), call.begin(Role.REQUESTER) as connection:
         key = idempotency_key(call.request.headers)
-        request = parse(GroupRequest, raw)
+        request = await parse_asked(connection, call.services.database.clock, GroupRequest, raw)
         accepted = await groups.find_replay(connection, call.actor, key, request.body_hash())
         payments = [] if accepted else (await groups.order_of(connection, request))[1]
         known = await _latest(call, connection, payments)

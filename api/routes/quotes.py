@@ -8,11 +8,11 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from api import presenting
-from api.bodies import parse
 from api.calls import Call, TheCall
 from api.contract import errors, takes
 from api.routes.refunds import LINE_CODES, MONEY_CODES
 from api.schemas import QuoteView
+from api.scoping import parse_asked
 from refunds.errors import Code, RefundError
 from refunds.payment_ids import TOLD_BY_ITSELF
 from refunds.people import Role
@@ -52,7 +52,7 @@ async def quote(call: TheCall) -> Response:
     """Terms, checks and what they would need. Nothing is stored or reserved, and nobody is asked; a message is not read."""
     raw = await call.body()
     async with call.noticing_mismatch(), call.begin(Role.REQUESTER) as connection:
-        request = parse(RefundRequest, raw)
+        request = await parse_asked(connection, call.services.database.clock, RefundRequest, raw)
         target = await intake.target_of(connection, request)
     state = await _reading(call, target.payment["id"], with_flow=request.reverse_transfer or request.refund_application_fee)
     preview = await _preview(call, request, state)

@@ -47,6 +47,10 @@ def _scope(policy: Policy, facts: Facts, reading: ReadingFacts) -> Finding:
         return case.passed()
     if _answers(policy, facts, reading):
         return case.answer(policy.texts.track_refund if reading.intent is Intent.TRACK_REFUND else policy.texts.policy_question)
+    if reading.intent is Intent.OUT_OF_SCOPE:
+        # A reader refuses nothing by itself; whoever does has the policy's own words for it.
+        words = policy.out_of_scope
+        case.limit = f"{_WANTED}: {words.payouts} {words.credits} {words.goodwill}"
     return case.review(signal=f"intent:{reading.intent or 'unknown'}")
 
 
