@@ -23,6 +23,7 @@ STEPS_AT_ONCE = 100
 """After so many pages or batches an attempt ends, so that the run shows how far it has come and a worker that is told to stop can."""
 
 _NOT_THERE = "resource_missing"
+_WITHOUT_KEY = timedelta(minutes=1)
 
 
 class PullOrders:
@@ -37,6 +38,9 @@ class PullOrders:
     async def pull(self, given: PullInput) -> PullProgress:
         """Carry a pull on, from where it stands. When the processor cannot be asked, the pull says so and is tried again."""
         pull = await self._store.read(given.pull)
+        if not self._store.may_seal:
+            await self._store.failed(pull.id, "the payments role holds no master key; a pull stores identifiers: set REFUNDS_TEXT_KEY")
+            raise ApplicationError("no master key", type="NoMasterKey", next_retry_delay=_WITHOUT_KEY)
         async with heartbeating():
             for _ in range(self._steps_at_once):
                 if pull.is_over:

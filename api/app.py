@@ -36,6 +36,7 @@ from api.routes import (
 from api.services import Services
 from refunds.settings import Settings
 from store.db import Database, Listener
+from store.master_keys import KeysMissing
 from store.texts import Texts
 
 ROUTERS = tuple(
@@ -74,9 +75,11 @@ def create_app(settings: Settings, database: Database, temporal: Connect = from_
     """Build the application on a database and a way to get a Temporal client (by default from the environment).
 
     The caller keeps the database and closes it. Starting raises :class:`store.db.SchemaMismatch` on another schema revision, ``STORE_UNAVAILABLE``
-    without a database, and ``RuntimeError`` without ``REFUNDS_TEXT_KEY``; Temporal may be down.
+    without a database; Temporal may be down. Raises :class:`store.master_keys.KeysMissing` without a master key.
     """
-    texts = Texts(settings.text_key, database.clock)
+    if database.vault is None:
+        raise KeysMissing("the API needs a master key, because it takes and shows what is personal: set REFUNDS_TEXT_KEY")
+    texts = Texts(database.clock)
     erasures = erasure_list(settings)
     metrics = Metrics()
 

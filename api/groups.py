@@ -12,6 +12,7 @@ from refunds.groups import LeftOut
 from refunds.money import Money
 from refunds.orders import Tender
 from refunds.status import FINAL, Status
+from store.groups import PART
 from store.lines import with_ids
 from store.sql import Row
 
@@ -125,8 +126,7 @@ def view(group: Row, members: Sequence[Row], payments: Sequence[Row], made: Mapp
     members = sorted(members, key=lambda row: row["id"])
     details, named = group["details"], {p["id"]: p for p in payments}
     of_payment = {
-        p["payment"]: next((m for m in members if m["idempotency_key"].endswith("/" + p["payment"])), None)
-        for p in group["allocation"]["parts"]
+        p["payment"]: next((m for m in members if m["details"][PART] == p["payment"]), None) for p in group["allocation"]["parts"]
     }
     breakdown = None if group["breakdown"] is None else presenting.breakdown(with_ids(group["breakdown"], details.get("lines")))
     open_members = [m for m in members if Status(m["status"]) not in FINAL]

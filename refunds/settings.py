@@ -7,7 +7,6 @@ or its TOML file), read strictly.
 import base64
 import binascii
 from enum import StrEnum
-from functools import cached_property
 from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, ValidationError, model_validator
@@ -86,8 +85,13 @@ class Settings(BaseSettings):
     held_release_per_s: Annotated[float, Field(gt=0, le=1_000)] = 5
     parked_escalate_s: Seconds = 86_400
 
-    # Customer text is encrypted under keys that this one wraps: 32 bytes, base64. Held by the API and the classify role.
+    # What is personal is encrypted under keys that the master key protects: 32 bytes in base64, or a file of several by number, or a key of a key management
+    # service (HTTP, as HashiCorp Vault's transit engine). Held by the API and the classify role, and by the payments role where orders are pulled.
     refunds_text_key: SecretStr | None = None
+    refunds_text_keys_file: str | None = None
+    refunds_text_kms_url: str | None = None
+    refunds_text_kms_key: str = "refunds"
+    refunds_text_kms_token: SecretStr | None = None
 
     # The chained ledger, kept by the ledger role alone: its signing keys (Ed25519 seeds of 32 bytes, base64; several, separated by commas, while one is being
     # replaced), the name of the log, and where copies of its checkpoints go: files, directories (ending in a slash) and webhooks, separated by commas.
@@ -185,6 +189,8 @@ class Settings(BaseSettings):
         if self.refunds_text_key is not None and len(self._decoded_text_key()) != 32:
             raise ValueError("REFUNDS_TEXT_KEY must be 32 bytes in base64; make one with: openssl rand -base64 32")
         self._check_ledger()
+        if self.refunds_text_kms_url is not None and not self.refunds_text_kms_url.startswith(("https://", "http://127.0.0.1", "http://localhost")):
+            raise ValueError("REFUNDS_TEXT_KMS_URL must begin with https://: keys go over it")
         return self
 
     def _check_ledger(self) -> None:
@@ -232,9 +238,9 @@ class Settings(BaseSettings):
         """Which models may be given which kinds of data."""
         return parse_allowances(self.readers_allowed)
 
-    @cached_property
+    @property
     def text_key(self) -> bytes:
-        """The wrapping key for customer text. Raises ``RuntimeError`` in a process that does not hold it."""
+        """The master key that is given as a setting. Raises ``RuntimeError`` in a process that does not hold it."""
         if self.refunds_text_key is None:
             raise RuntimeError("REFUNDS_TEXT_KEY is not set in this process; only the API and the classify role hold it")
         return self._decoded_text_key()

@@ -7,6 +7,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.classification import Classification, Reading
+from store import identifiers
 from store.changes import Change, lock_refund, read_refund
 from store.db import Database
 from store.facts import reading_of
@@ -53,18 +54,18 @@ class Classifying:
                     recorded_at=change.at,
                 )
             )
+            commitments = None
             if reading is not None:
-                await self.texts.write(
-                    connection, refund_id=refund_id, customer_id=change["customer_id"], values={SEALED: reading.model_dump_json()}
-                )
-            change.note("classified", actor=f"classifier:{classification.classifier}", **_provenance(classification))
+                owner = {"refund_id": refund_id, "customer_id": change["customer_id"]}
+                commitments = await self.texts.write(connection, **owner, values={SEALED: reading.model_dump_json()})
+            by = f"classifier:{classification.classifier}"
+            change.note("classified", actor=by, commitments=commitments, **_provenance(classification))
             await change.save(connection)
 
     async def _order(self, connection: AsyncConnection, change: Change, reference: str) -> str | None:
         """The order of this customer that is named, in the merchant's own spelling, with or without a leading number sign."""
-        query = select(orders.c.id).where(
-            orders.c.customer_id == change["customer_id"], orders.c.external_ref.in_([reference, reference.lstrip("#")])
-        )
+        named = [identifiers.order_lookup(connection, spelled) for spelled in {reference, reference.lstrip("#")}]
+        query = select(orders.c.id).where(orders.c.customer_id == change["customer_id"], orders.c.ref_lookup.in_(named))
         return (await connection.execute(query.limit(1))).scalar_one_or_none()
 
 

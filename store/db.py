@@ -18,6 +18,8 @@ from refunds import points
 from refunds.clock import Clock
 from refunds.errors import Code, RefundError
 from refunds.settings import Settings
+from store import master_keys
+from store import vault as vaults
 
 SCHEMA_REVISION = "0004"
 """The migration this code was written for. A process refuses to start on any other."""
@@ -33,7 +35,7 @@ class SchemaMismatch(RuntimeError):
 
 @dataclass(frozen=True)
 class Database:
-    """A pool of connections for one login, and the clock."""
+    """A pool of connections for one login, and the clock. Its connections carry the keys of the process, if it holds any (:mod:`store.vault`)."""
 
     engine: AsyncEngine
     clock: Clock
@@ -45,6 +47,7 @@ class Database:
 
         Raises ``STORE_UNAVAILABLE`` when PostgreSQL cannot be reached or a lock was not had in time; nothing of the block is stored then.
         """
+        await self._opened()
         with points.Transaction() as transaction:
             async with _translated(), self.engine.begin() as connection:
                 yield connection
@@ -57,6 +60,7 @@ class Database:
 
         Raises ``STORE_UNAVAILABLE`` as :meth:`begin` does.
         """
+        await self._opened()
         async with _translated(), self._each_by_itself.connect() as connection:
             yield connection
 
@@ -77,8 +81,11 @@ class Database:
         return self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     async def check_revision(self) -> None:
-        """Raise :class:`SchemaMismatch` when the database is not at the revision of this code."""
-        async with self.begin() as connection:
+        """Raise :class:`SchemaMismatch` when the database is not at the revision of this code.
+
+        Opens the keys of the process as well, so that a wrong master key stops the start: raises :class:`store.sealing.Unreadable`.
+        """
+        async with _translated(), self.engine.begin() as connection:
             found = (await connection.execute(text("SELECT to_regclass('alembic_version')"))).scalar_one()
             current = None
             if found is not None:
@@ -87,6 +94,18 @@ class Database:
             raise SchemaMismatch(
                 f"the database is at revision {current or 'none'}, this program needs {SCHEMA_REVISION}; run: refunds migrate"
             )
+        await self._opened()
+
+    @property
+    def vault(self) -> vaults.Vault | None:
+        """The keys of the process; ``None`` in one that holds no master key."""
+        return vaults.of_engine(self.engine)
+
+    async def _opened(self) -> None:
+        """Before a connection is taken, so that opening the keys never waits for connections that wait for it."""
+        if self.vault is not None and not self.vault.is_open:
+            async with _translated():
+                await self.vault.open(self.engine, self.clock.now())
 
     async def close(self) -> None:
         """Close the pool."""
@@ -145,6 +164,7 @@ def connect(url: str, clock: Clock, settings: Settings, *, name: str) -> Databas
         pool_recycle=1800,
         pool_use_lifo=True,
         connect_args={"options": options, "application_name": f"refunds-{name}", "connect_timeout": 5},
+        execution_options=vaults.options(master_keys.of(settings)),
     )
     return Database(engine, clock, address)
 

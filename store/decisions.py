@@ -35,8 +35,7 @@ from store.requirements import (
 )
 from store.reviewing import check_limits
 from store.sql import Row
-from store.tables import customers, instructions, payments, principals, refunds
-from store.tables import orders as orders_table
+from store.tables import instructions, payments, principals, refunds
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +258,8 @@ async def _same_revision(connection: AsyncConnection, change: Change, actor: Act
 async def _revised_payment(connection: AsyncConnection, row: Row, request: RevisionRequest) -> str | None:
     if request.payment_id is None:
         return None
-    customer_ref = (await connection.execute(select(customers.c.external_ref).where(customers.c.id == row["customer_id"]))).scalar_one()
-    order_ref = None
-    if row["order_id"] is not None:
-        order_ref = (await connection.execute(select(orders_table.c.external_ref).where(orders_table.c.id == row["order_id"]))).scalar_one()
-    target = await orders.find_target(connection, customer_ref=customer_ref, order_ref=order_ref, payment_ref=request.payment_id)
+    asked = {"customer_id": row["customer_id"], "order_id": row["order_id"], "payment_ref": request.payment_id}
+    target = await orders.find_target_of(connection, **asked)
     return target.payment["id"]
 
 

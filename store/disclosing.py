@@ -12,8 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
 from refunds.errors import Code, RefundError
+from store import identifiers
 from store.changes import enter
 from store.sql import Query, Row
+from store.vault import customer_key
 
 PAGE = 50
 
@@ -36,8 +38,9 @@ _COUNTS = Query(
 _ORDERS = Query(
     text(
         """
-    SELECT o.*,
-           (SELECT json_agg(json_build_object('version', v.version, 'recorded_at', v.recorded_at, 'body', v.body) ORDER BY v.version)
+    SELECT o.*, k.wrapped AS key_wrapped, k.wrapping AS key_wrapping,
+           (SELECT json_agg(json_build_object('version', v.version, 'recorded_at', v.recorded_at, 'body', v.body,
+                       'body_sealed', encode(v.body_sealed, 'hex')) ORDER BY v.version)
               FROM order_versions v WHERE v.order_id = o.id) AS versions,
            (SELECT json_agg(json_build_object('id', p.id, 'processor', p.processor, 'payment_id', p.processor_payment, 'amount', p.amount,
                        'currency', p.currency, 'tender', p.tender,
@@ -52,7 +55,8 @@ _ORDERS = Query(
                            'note', d.note, 'first_seen_at', d.first_seen_at) ORDER BY d.first_seen_at, d.id)
                            FROM discrepancies d WHERE d.payment_id = p.id)) ORDER BY p.id)
               FROM payments p WHERE p.order_id = o.id) AS payments
-      FROM orders o WHERE o.customer_id = :customer AND o.id > :after ORDER BY o.id LIMIT :limit
+      FROM orders o LEFT JOIN customer_keys k ON k.customer_id = o.customer_id
+     WHERE o.customer_id = :customer AND o.id > :after ORDER BY o.id LIMIT :limit
     """
     )
 )
@@ -111,8 +115,22 @@ async def begin(connection: AsyncConnection, clock: Clock, *, customer_id: str, 
 
 
 async def orders_after(connection: AsyncConnection, customer_id: str, after: str) -> list[Row]:
-    """The next page of orders with their versions, payments, and what is known of these."""
-    return list(await _ORDERS.all(connection, customer=customer_id, after=after, limit=PAGE))
+    """The next page of orders, opened, with their versions, payments, and what is known of these. Raises :class:`store.sealing.Unreadable`."""
+    return [await _opened(connection, row) for row in await _ORDERS.all(connection, customer=customer_id, after=after, limit=PAGE)]
+
+
+async def _opened(connection: AsyncConnection, row: Row) -> Row:
+    key = await customer_key(connection, row["customer_id"], row["key_wrapped"], row["key_wrapping"])
+    ref = identifiers.order_opening(key, row["id"], row["ref_sealed"])
+    versions = [
+        {
+            "version": v["version"],
+            "recorded_at": v["recorded_at"],
+            "body": identifiers.open_body(key, v | {"id": row["id"], "body_sealed": v["body_sealed"] and bytes.fromhex(v["body_sealed"])}),
+        }
+        for v in row["versions"] or ()
+    ]
+    return {**row, "external_ref": ref and ref.value, "body": identifiers.open_body(key, row), "versions": versions}
 
 
 async def groups_after(connection: AsyncConnection, customer_id: str, after: str) -> list[Row]:

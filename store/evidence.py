@@ -41,7 +41,8 @@ async def attach(
             id=evidence_id, refund_id=refund_id, kind=kind, digest=digest, given_by=actor.principal_id, recorded_at=change.at
         )
     )
-    await texts.write(connection, refund_id=refund_id, customer_id=change["customer_id"], values={f"evidence:{evidence_id}": words})
-    change.note("evidence_attached", actor=actor.principal_id, evidence=evidence_id, kind=kind, digest=digest)
+    owner = {"refund_id": refund_id, "customer_id": change["customer_id"]}
+    commitments = await texts.write(connection, **owner, values={f"evidence:{evidence_id}": words})
+    change.note("evidence_attached", actor=actor.principal_id, commitments=commitments, evidence=evidence_id, kind=kind, digest=digest)
     await change.save(connection, announce=True)
     return Attached(evidence_id, change.row)

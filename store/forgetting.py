@@ -133,7 +133,9 @@ async def _remove(connection: AsyncConnection, customer_id: str, *, known: bool,
     if not known:
         return removed
     await connection.execute(
-        update(customers).where(customers.c.id == customer_id).values(external_ref=customer_id, account_created_at=None, forgotten_at=at)
+        update(customers)
+        .where(customers.c.id == customer_id)
+        .values(ref_lookup=None, ref_sealed=None, account_created_at=None, forgotten_at=at)
     )
     of_customer = orders.c.customer_id == customer_id
     its_orders = [dict(row) for row in (await connection.execute(select(orders).where(of_customer).order_by(orders.c.id))).mappings()]
@@ -143,7 +145,7 @@ async def _remove(connection: AsyncConnection, customer_id: str, *, known: bool,
     await connection.execute(
         update(pulled_payments)
         .where(pulled_payments.c.processor_payment.in_(its_payments), pulled_payments.c.outcome.is_not(None))
-        .values(order_ref=None, customer_ref=None)
+        .values(order_lookup=None, order_sealed=None, customer_sealed=None)
     )
     return removed | {"orders": len(its_orders)}
 
@@ -153,12 +155,14 @@ async def _reduce_orders(connection: AsyncConnection, customer_id: str, its_orde
     names: dict[str, dict[str, str]] = {}
     for order in its_orders:
         body, names[order["id"]] = order_without_person(order["body"], customer_id)
-        await connection.execute(update(orders).where(orders.c.id == order["id"]).values(external_ref=order["id"], body=body))
+        await connection.execute(
+            update(orders).where(orders.c.id == order["id"]).values(ref_lookup=None, ref_sealed=None, body=body, body_sealed=None)
+        )
     versions = select(order_versions).where(order_versions.c.order_id.in_(list(names)))
     for version in (await connection.execute(versions)).mappings().all():
         body, _ = order_without_person(version["body"], customer_id)
         key = (order_versions.c.order_id == version["order_id"], order_versions.c.version == version["version"])
-        await connection.execute(update(order_versions).where(*key).values(body=body))
+        await connection.execute(update(order_versions).where(*key).values(body=body, body_sealed=None))
     return names
 
 

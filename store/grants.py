@@ -11,6 +11,7 @@ WORKER = "refunds_worker"
 CLASSIFY = "refunds_classify"
 PAYMENTS = "refunds_payments"
 LEDGER = "refunds_ledger"
+AUDITOR = "refunds_auditor"
 
 READ, ADD, CHANGE, REMOVE = "SELECT", "INSERT", "UPDATE", "DELETE"
 
@@ -19,13 +20,14 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "principals": (READ, ADD, CHANGE),
         "api_keys": (READ, ADD, "UPDATE (revoked_at)"),
         "delegations": (READ, ADD, "UPDATE (ended_at, ended_by)"),
-        "customers": (READ, ADD, "UPDATE (external_ref, account_created_at, forgotten_at)"),
-        "customer_keys": (READ, ADD, REMOVE),
+        "customers": (READ, ADD, "UPDATE (ref_lookup, ref_sealed, account_created_at, forgotten_at)"),
+        "sealing_keys": (READ, ADD, "UPDATE (master, wrapped)"),
+        "customer_keys": (READ, ADD, "UPDATE (wrapped, wrapping)", REMOVE),
         "texts": (READ, ADD, REMOVE),
         "erasures": (READ, ADD, "UPDATE (mark)"),
         "erasure_replays": (READ, ADD),
         "orders": (READ, ADD, CHANGE),
-        "order_versions": (READ, ADD, "UPDATE (body)"),
+        "order_versions": (READ, ADD, "UPDATE (body, body_sealed)"),
         "payments": (READ, ADD, CHANGE),
         "payment_snapshots": (READ,),
         "refund_groups": (READ, ADD, "UPDATE (details, body_hash)"),
@@ -48,7 +50,7 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "reconciliations": (READ, ADD),
         "discrepancies": (READ, "UPDATE (state, owner_id, note, closed_at, closed_by)"),
         "order_pulls": (READ, ADD),
-        "pulled_payments": (READ, "UPDATE (order_ref, customer_ref)"),
+        "pulled_payments": (READ, "UPDATE (order_lookup, order_sealed, customer_sealed)"),
         "controls": (READ, CHANGE),
         "halts": (READ, ADD, "UPDATE (lifted_at, lifted_by, lifted_reason)"),
         "policy_versions": (READ, ADD),
@@ -98,15 +100,19 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
     CLASSIFY: {
         "refunds": (READ, "UPDATE (version, run_checked_at)"),
         "texts": (READ, ADD),
-        "customer_keys": (READ, ADD),
+        "sealing_keys": (READ, ADD),
+        "customers": (READ,),
+        "customer_keys": (READ,),
         "orders": (READ,),
         "classifications": (READ, ADD),
         "ledger": (ADD,),
         "outbox": (ADD,),
     },
     PAYMENTS: {
-        # A pull makes orders of payments. Whoever holds the processor's key could return their money anyway.
+        # A pull makes orders of payments, and seals whose they are; it reads no text. Whoever holds the processor's key could return their money anyway.
+        "sealing_keys": (READ, ADD),
         "customers": (READ, ADD),
+        "customer_keys": (READ, ADD),
         "orders": (READ, ADD, CHANGE),
         "order_versions": (ADD,),
         "payments": (READ, ADD, "UPDATE (amount)"),
@@ -147,6 +153,14 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "ledger_checkpoints": (READ, ADD),
         "ledger_exports": (READ, ADD, "UPDATE (due_at, tries, done_at, last_error)"),
         "outbox": (ADD,),
+    },
+    AUDITOR: {
+        # Whoever verifies the ledger from the outside: what it consists of, and where the refunds stand. Nobody's text, and nothing to write.
+        "ledger": (READ,),
+        "ledger_entries": (READ,),
+        "ledger_nodes": (READ,),
+        "ledger_checkpoints": (READ,),
+        "refunds": ("SELECT (id, status, version)",),
     },
 }
 

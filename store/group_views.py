@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.groups import MOST_PARTS
 from refunds.processor import RefundState
-from store import orders, views
+from store import identifiers, orders, views
 from store.groups import visible
 from store.sql import Row
 from store.tables import customers, operations, processor_refunds, refund_groups
@@ -64,7 +64,11 @@ async def page(
         .order_by(refund_groups.c.created_at.desc(), refund_groups.c.id.desc())
         .limit(limit)
     )
-    given = ((refund_groups.c.integration, integration), (orders_table.c.external_ref, order_ref), (customers.c.external_ref, customer_ref))
+    given = (
+        (refund_groups.c.integration, integration),
+        (orders_table.c.ref_lookup, order_ref and identifiers.order_lookup(connection, order_ref)),
+        (customers.c.ref_lookup, customer_ref and identifiers.customer_lookup(connection, customer_ref)),
+    )
     for column, value in given:
         if value is not None:
             query = query.where(column == value)

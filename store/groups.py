@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Text, bindparam, case, literal_column, null, select
+from sqlalchemy import Text, bindparam, literal_column, null, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -25,14 +25,18 @@ from refunds.processor import MANUAL, DisputeState, PaymentState, PaymentStatus
 from refunds.requests import GroupRequest
 from refunds.status import RESERVING, Status
 from refunds.terms import canonical_hash
-from store import lines, orders, rates, snapshots
+from store import identifiers, lines, orders, rates, snapshots
 from store.changes import Change, enter
 from store.claims import refundable_of
-from store.intake import Accepted, asker_of, store_refund
+from store.identifiers import KEY_COLUMNS
+from store.intake import Accepted, Owner, asker_of, fingerprints, store_refund
 from store.sql import Query, Row
-from store.tables import customers, refund_groups, refunds, revisions
+from store.tables import customer_keys, customers, refund_groups, refunds, revisions
 from store.tables import orders as orders_table
 from store.texts import Texts
+
+PART = "part"
+"""Where a refund of a group keeps which payment it was allocated to, by our id of it: a revision may make it another payment's."""
 
 _EVER = timedelta(days=36_500)
 _REPLAY = Query(
@@ -121,10 +125,11 @@ async def accept(
 
 async def find_replay(connection: AsyncConnection, actor: Actor, key: str, body_hash: str) -> AcceptedGroup | None:
     """The group this integration already made with this key. Raises ``IDEMPOTENCY_KEY_REUSED`` when the body differs."""
-    row = await _REPLAY.first(connection, integration=actor.integration, key=key)
+    of_key, of_body = fingerprints(connection, key, body_hash)
+    row = await _REPLAY.first(connection, integration=actor.integration, key=of_key)
     if row is None:
         return None
-    if row["body_hash"] != body_hash:
+    if row["body_hash"] != of_body:
         raise RefundError(Code.IDEMPOTENCY_KEY_REUSED, field="Idempotency-Key", group=row["id"])
     members = await _MEMBERS.all(connection, group=row["id"])
     return AcceptedGroup(row["id"], replayed=True, parts=tuple(Accepted(m["id"], replayed=True, row=m) for m in members))
@@ -211,12 +216,13 @@ async def _store(
     breakdown: Breakdown | None,
 ) -> bool:
     now, money, body = clock.now(), request.money, request.model_dump(mode="json")
+    of_key, of_body = fingerprints(connection, key, request.body_hash())
     kept = ("reason", "channel", "metadata", "lines", "shipping", "customer_authentication")
     made = insert(refund_groups).values(
         id=group_id,
         integration=actor.integration,
-        idempotency_key=key,
-        body_hash=request.body_hash(),
+        idempotency_key=of_key,
+        body_hash=of_body,
         requester_id=actor.principal_id,
         requested_by=request.requested_by,
         customer_id=order["customer_id"],
@@ -242,7 +248,7 @@ async def _store(
         group=group_id,
         order=order["id"],
         order_version=order["version"],
-        body_hash=request.body_hash(),
+        body_hash=of_body,
         **allocation.plain(),
     )
     return True
@@ -258,7 +264,6 @@ async def _store_part(
     given = ("order_id", "amount", "full", "currency", "reason", "lines", "shipping", "message")
     values: dict[str, Any] = {
         "group_id": group_id,
-        "customer_id": order["customer_id"],
         "order_id": order["id"],
         "payment_id": part.payment,
         "amount": None if request.full else part.amount,
@@ -268,12 +273,13 @@ async def _store_part(
         "reverse_transfer": False,
         "refund_application_fee": False,
         "has_text": request.message is not None and bool(request.message.strip()),
-        "details": {name: body[name] for name in kept if body.get(name)} | {"kind": "refund"},
+        "details": {name: body[name] for name in kept if body.get(name)} | {"kind": "refund", PART: part.payment},
         "sources": {"customer": "system_of_record", "payment": "system_of_record"}
         | {name: asker for name in given if getattr(request, name, None)},
     }
     derived = canonical_hash({"group": request.body_hash(), "payment": part.payment})
-    return await store_refund(connection, clock, texts, actor, f"{group_id}/{part.payment}", derived, request, values)
+    owner = Owner(order["customer_id"], await orders.key_of_owner(connection, order))
+    return await store_refund(connection, clock, texts, actor, f"{group_id}/{part.payment}", derived, request, owner, values)
 
 
 async def others(connection: AsyncConnection, change: Change, policy: Policy, currency: str) -> Others:
@@ -320,19 +326,20 @@ async def _worth(connection: AsyncConnection, change: Change, policy: Policy, ro
 
 async def visible(connection: AsyncConnection, group_id: str, *, integration: str | None) -> Row:
     """A group with the merchant's names of its order and customer. With ``integration`` only one of that is seen. Raises ``GROUP_NOT_FOUND``."""
-    known = customers.c.forgotten_at.is_(None)
     query = (
         select(
             refund_groups,
-            case((known, orders_table.c.external_ref)).label("order_ref"),
-            case((known, customers.c.external_ref)).label("customer_ref"),
+            orders_table.c.ref_sealed.label("order_sealed"),
+            customers.c.ref_sealed.label("customer_sealed"),
             customers.c.forgotten_at.label("customer_forgotten_at"),
+            *KEY_COLUMNS,
         )
         .join(orders_table, orders_table.c.id == refund_groups.c.order_id)
         .join(customers, customers.c.id == refund_groups.c.customer_id)
+        .outerjoin(customer_keys, customer_keys.c.customer_id == refund_groups.c.customer_id)
         .where(refund_groups.c.id == group_id)
     )
     row = (await connection.execute(query)).mappings().one_or_none()
     if row is None or integration not in (None, row["integration"]):
         raise RefundError(Code.GROUP_NOT_FOUND, group=group_id)
-    return row
+    return await identifiers.opened(connection, row)

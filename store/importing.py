@@ -18,10 +18,12 @@ from refunds.clock import Clock
 from refunds.errors import RefundError
 from refunds.ids import Prefix, new_id
 from refunds.orders import Order
+from store import identifiers
 from store.changes import plain
-from store.orders import Put, note_since, record_order
+from store.identifiers import KEY_COLUMNS, Customer
+from store.orders import Put, key_of_owner, made_of, note_since, record_order
 from store.sql import Row
-from store.tables import customers, ledger, order_versions, orders, payments
+from store.tables import customer_keys, customers, ledger, order_versions, orders, payments
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,13 @@ class _Since:
 
     _wanted: dict[str, datetime] = field(default_factory=dict)
 
-    def note(self, customer: Row, order: Order) -> None:
+    def note(self, customer: Customer, order: Order) -> None:
         if order.customer_since is None:
             return
-        if order.customer_since != customer["account_created_at"]:
-            self._wanted[customer["id"]] = order.customer_since
+        if order.customer_since != customer.account_created_at:
+            self._wanted[customer.id] = order.customer_since
         else:
-            self._wanted.pop(customer["id"], None)
+            self._wanted.pop(customer.id, None)
 
     async def write(self, connection: AsyncConnection) -> None:
         for customer_id, since in sorted(self._wanted.items()):
@@ -74,7 +76,7 @@ async def import_orders(connection: AsyncConnection, clock: Clock, wanted: Seque
     done = {ref: Imported(Put.CREATED, 1) for ref in await _add(connection, clock, fresh, since, actor)}
     for one in sent:
         row = known.get(one.external_ref)
-        if row is not None and row["owner"] == one.order.customer_id and row["body"] == one.body:
+        if row is not None and row["owner"] == identifiers.customer_lookup(connection, one.order.customer_id) and row["body"] == one.body:
             done[one.external_ref] = Imported(Put.UNCHANGED, row["version"])
         elif one.external_ref not in done:
             done[one.external_ref] = await _alone(connection, clock, one, since, actor)
@@ -83,12 +85,17 @@ async def import_orders(connection: AsyncConnection, clock: Clock, wanted: Seque
 
 
 async def _known(connection: AsyncConnection, sent: Sequence[Sent]) -> dict[str, Row]:
-    """The orders that are there. An order keeps its customer for ever, so one that is unchanged needs no lock."""
-    reading = select(orders.c.external_ref, orders.c.version, orders.c.body, customers.c.external_ref.label("owner"))
-    reading = reading.join(customers, customers.c.id == orders.c.customer_id).where(
-        orders.c.external_ref.in_([s.external_ref for s in sent])
+    """The orders that are there, with their content as it was sent. An order keeps its customer for ever, so one that is unchanged needs no lock."""
+    refs = {identifiers.order_lookup(connection, one.external_ref): one.external_ref for one in sent}
+    columns = (orders.c.id, orders.c.ref_lookup, orders.c.customer_id, orders.c.version, orders.c.body, orders.c.body_sealed)
+    reading = (
+        select(*columns, customers.c.ref_lookup.label("owner"), *KEY_COLUMNS)
+        .join(customers, customers.c.id == orders.c.customer_id)
+        .outerjoin(customer_keys, customer_keys.c.customer_id == orders.c.customer_id)
+        .where(orders.c.ref_lookup.in_(list(refs)))
     )
-    return {row["external_ref"]: row for row in (await connection.execute(reading)).mappings()}
+    found = (await connection.execute(reading)).mappings().all()
+    return {refs[row["ref_lookup"]]: {**row, "body": identifiers.open_body(await key_of_owner(connection, row), row)} for row in found}
 
 
 async def _taken(connection: AsyncConnection, sent: Sequence[Sent]) -> set[str]:
@@ -126,31 +133,30 @@ async def _add(connection: AsyncConnection, clock: Clock, fresh: Sequence[Sent],
     return [one.external_ref for one in fresh]
 
 
-async def _customers(connection: AsyncConnection, clock: Clock, fresh: Sequence[Sent]) -> dict[str, Row]:
-    now = clock.now()
+async def _customers(connection: AsyncConnection, clock: Clock, fresh: Sequence[Sent]) -> dict[str, Customer]:
     first = {one.order.customer_id: one.order.customer_since for one in reversed(fresh)}
-    adding = [
-        {"id": new_id(Prefix.CUSTOMER), "external_ref": ref, "account_created_at": at, "created_at": now}
-        for ref, at in sorted(first.items())
-    ]
-    await connection.execute(insert(customers).on_conflict_do_nothing(), adding)
-    found = await connection.execute(select(customers).where(customers.c.external_ref.in_(first)))
-    return {row["external_ref"]: row for row in found.mappings()}
+    return await identifiers.put_customers(connection, first, at=clock.now())
 
 
-async def _insert(connection: AsyncConnection, clock: Clock, fresh: Sequence[Sent], owners: dict[str, Row], actor: str) -> None:
+async def _insert(connection: AsyncConnection, clock: Clock, fresh: Sequence[Sent], owners: dict[str, Customer], actor: str) -> None:
     now = clock.now()
     ids = {one.external_ref: new_id(Prefix.ORDER) for one in fresh}
+    sealed, bodies = {}, {}
+    for one in fresh:
+        owner, order_id = owners[one.order.customer_id], ids[one.external_ref]
+        assert owner.key is not None
+        sealed[one.external_ref] = identifiers.seal_order(connection, owner.key, order_id, one.external_ref)
+        bodies[one.external_ref] = identifiers.sealed_body(owner.key, order_id, 1, one.order, owner.id)
     order_rows = [
         {
             "id": ids[one.external_ref],
-            "external_ref": one.external_ref,
-            "customer_id": owners[one.order.customer_id]["id"],
+            "customer_id": owners[one.order.customer_id].id,
             "version": 1,
             "placed_at": one.order.placed_at,
             "delivered_at": one.order.delivered_at,
-            "body": one.body,
             "updated_at": now,
+            **sealed[one.external_ref].columns,
+            **bodies[one.external_ref],
         }
         for one in fresh
     ]
@@ -172,11 +178,18 @@ async def _insert(connection: AsyncConnection, clock: Clock, fresh: Sequence[Sen
         if rows and len((await connection.execute(adding, rows)).all()) != len(rows):
             raise _Overtaken
     versions = [
-        {"order_id": ids[one.external_ref], "version": 1, "body": one.body, "recorded_at": now, "recorded_by": actor} for one in fresh
+        {"order_id": ids[one.external_ref], "version": 1, "recorded_at": now, "recorded_by": actor, **bodies[one.external_ref]}
+        for one in fresh
     ]
     await connection.execute(insert(order_versions), versions)
     entries = [
-        {"at": now, "type": "order_recorded", "actor": actor, "data": plain({"order": ids[one.external_ref], "version": 1})}
+        {
+            "at": now,
+            "type": "order_recorded",
+            "actor": actor,
+            "data": plain({"order": ids[one.external_ref], "version": 1}),
+            "commitments": made_of(owners[one.order.customer_id], sealed[one.external_ref].commitment),
+        }
         for one in fresh
     ]
     await connection.execute(insert(ledger).inline(), entries)

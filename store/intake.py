@@ -16,10 +16,11 @@ from refunds.money import Money
 from refunds.people import Actor, PrincipalKind
 from refunds.requests import GroupRequest, RefundRequest, Ticket
 from refunds.status import Status
-from store import lines, orders
-from store.sql import Query, Row
-from store.tables import customers, ledger, refunds
+from store import identifiers, lines, orders
+from store.sql import Query, Row, pipelined
+from store.tables import ledger, refunds
 from store.texts import Texts
+from store.vault import keys_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,15 @@ class Accepted:
     refund_id: str
     replayed: bool
     row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose refund it is: our id, their key, and the commitment of their id when this request recorded them first."""
+
+    id: str
+    key: bytes | None
+    made: str | None = None
 
 
 _BEGINNING = ("status", "payment_id", "order_id", "amount", "currency", "full")
@@ -51,19 +61,29 @@ _STORE = Query(
 )
 _ENTER = Query(
     insert(ledger).values(
-        {name: bindparam(name) for name in ("at", "type", "refund_id", "refund_version", "actor", "on_behalf_of", "data")}
+        {name: bindparam(name) for name in ("at", "type", "refund_id", "refund_version", "actor", "on_behalf_of", "data", "commitments")}
     )
 )
 
 
 async def find_replay(connection: AsyncConnection, actor: Actor, key: str, body_hash: str) -> Accepted | None:
-    """The refund this integration already made with this key. Raises ``IDEMPOTENCY_KEY_REUSED`` when the body differs."""
-    row = await _REPLAY.first(connection, integration=actor.integration, key=key)
+    """The refund this integration already made with this key. Raises ``IDEMPOTENCY_KEY_REUSED`` when the body differs.
+
+    What is kept of either is keyed (:func:`fingerprints`), so that nobody who has the database can try keys or bodies against it.
+    """
+    of_key, of_body = fingerprints(connection, key, body_hash)
+    row = await _REPLAY.first(connection, integration=actor.integration, key=of_key)
     if row is None:
         return None
-    if row["body_hash"] != body_hash:
+    if row["body_hash"] != of_body:
         raise RefundError(Code.IDEMPOTENCY_KEY_REUSED, field="Idempotency-Key", refund=row["id"])
     return Accepted(row["id"], replayed=True, row=row)
+
+
+def fingerprints(connection: AsyncConnection, key: str, body_hash: str) -> tuple[str, str]:
+    """What is stored of an idempotency key and of a body: HMAC-SHA256 under keys that are not in the database."""
+    keys = keys_of(connection)
+    return keys.fingerprint("idempotency key", key), keys.fingerprint("body", body_hash)
 
 
 async def accept(
@@ -78,9 +98,10 @@ async def accept(
     body_hash = request.body_hash()
     if (replay := await find_replay(connection, actor, key, body_hash)) is not None:
         return replay
-    values = await _columns(connection, clock, request)
+    owner, values = await _columns(connection, clock, request)
     details, sources = _details(request), _sources(request, asker_of(actor, request.requested_by))
-    return await store_refund(connection, clock, texts, actor, key, body_hash, request, values | {"details": details, "sources": sources})
+    values |= {"details": details, "sources": sources}
+    return await store_refund(connection, clock, texts, actor, key, body_hash, request, owner, values)
 
 
 def asker_of(actor: Actor, requested_by: str | None) -> Source:
@@ -96,6 +117,7 @@ async def store_refund(
     key: str,
     body_hash: str,
     request: RefundRequest | GroupRequest | Ticket,
+    owner: Owner,
     values: dict[str, Any],
 ) -> Accepted:
     """Store one refund in status ``received`` with its first ledger entry and its texts. ``values`` are the columns that tell what is asked for.
@@ -105,7 +127,8 @@ async def store_refund(
     now = clock.now()
     refund_id = new_id(Prefix.REFUND)
     is_agent = actor.kind is PrincipalKind.AGENT
-    row: dict[str, Any] = values | {"status": Status.RECEIVED.value}
+    row: dict[str, Any] = values | {"status": Status.RECEIVED.value, "customer_id": owner.id}
+    of_key, of_body = fingerprints(connection, key, body_hash)
     stored = await _STORE.do(
         connection,
         id=refund_id,
@@ -113,8 +136,8 @@ async def store_refund(
         created_at=now,
         status_since=now,
         integration=actor.integration,
-        idempotency_key=key,
-        body_hash=body_hash,
+        idempotency_key=of_key,
+        body_hash=of_body,
         requester_id=actor.principal_id,
         requested_by=request.requested_by,
         agent_id=actor.handle if is_agent else None,
@@ -128,36 +151,31 @@ async def store_refund(
         replay = await find_replay(connection, actor, key, body_hash)
         assert replay is not None
         return replay
-    await _ENTER.do(
-        connection,
-        at=now,
-        type="refund_received",
-        refund_id=refund_id,
-        refund_version=1,
-        actor=actor.principal_id,
-        on_behalf_of=values["customer_id"],
-        data={"body_hash": body_hash, "kind": "ticket" if isinstance(request, Ticket) else "refund"},
-    )
+    words = {"message": request.message, "agent_reasoning": request.agent_reasoning, "conversation": request.conversation_context}
+    sealed = texts.seal(owner.key, refund_id=refund_id, customer_id=owner.id, values=words)
+    first = {identifiers.CUSTOMER: owner.made} if owner.made else {}
+    async with pipelined(connection):
+        await _ENTER.ask(
+            connection,
+            at=now,
+            type="refund_received",
+            refund_id=refund_id,
+            refund_version=1,
+            actor=actor.principal_id,
+            on_behalf_of=owner.id,
+            data={"body_hash": of_body, "kind": "ticket" if isinstance(request, Ticket) else "refund"},
+            commitments=(sealed.commitments | first) or None,
+        )
+        await texts.store(connection, sealed)
     points.writes("refund_received")
-    await texts.write(
-        connection,
-        refund_id=refund_id,
-        customer_id=values["customer_id"],
-        values={
-            "message": request.message,
-            "agent_reasoning": request.agent_reasoning,
-            "conversation": request.conversation_context,
-        },
-    )
     return Accepted(refund_id, replayed=False, row=row)
 
 
-async def _columns(connection: AsyncConnection, clock: Clock, request: RefundRequest | Ticket) -> dict[str, Any]:
+async def _columns(connection: AsyncConnection, clock: Clock, request: RefundRequest | Ticket) -> tuple[Owner, dict[str, Any]]:
     if isinstance(request, Ticket):
         return await _ticket_columns(connection, clock, request)
     target, money = await target_of(connection, request), request.money
-    return {
-        "customer_id": target.customer_id,
+    return Owner(target.customer_id, target.key), {
         "order_id": target.order["id"],
         "payment_id": target.payment["id"],
         "amount": money.amount if money else None,
@@ -194,7 +212,7 @@ def check_currency(stated: str | None, money: Money | None, of_payment: str) -> 
         )
 
 
-async def _ticket_columns(connection: AsyncConnection, clock: Clock, ticket: Ticket) -> dict[str, Any]:
+async def _ticket_columns(connection: AsyncConnection, clock: Clock, ticket: Ticket) -> tuple[Owner, dict[str, Any]]:
     order_id = payment_id = currency = None
     if ticket.order_id is not None:
         try:
@@ -206,13 +224,8 @@ async def _ticket_columns(connection: AsyncConnection, clock: Clock, ticket: Tic
             order_id = row["id"]
         else:
             order_id, payment_id, currency = target.order["id"], target.payment["id"], target.payment["currency"]
-    await connection.execute(
-        insert(customers)
-        .values(id=new_id(Prefix.CUSTOMER), external_ref=ticket.customer_id, account_created_at=None, created_at=clock.now())
-        .on_conflict_do_nothing()
-    )
-    return {
-        "customer_id": await orders.find_customer(connection, ticket.customer_id),
+    customer = await identifiers.put_customer(connection, ticket.customer_id, since=None, at=clock.now())
+    return Owner(customer.id, customer.key, customer.made), {
         "order_id": order_id,
         "payment_id": payment_id,
         "amount": None,

@@ -14,6 +14,8 @@ from sqlalchemy.exc import OperationalError
 from refunds.settings import Settings
 from store import grants
 from store.db import SCHEMA_REVISION, psycopg_url
+from store.master_keys import KeysMissing
+from store.sealing import Unreadable
 
 _LOCK = 0x4D49_4752
 
@@ -40,6 +42,9 @@ def main() -> int:
         absent = migrate(settings.database_url.get_secret_value())
     except OperationalError as error:
         print(f"The database cannot be migrated: {str(error.orig).splitlines()[0]}", file=sys.stderr)
+        return 1
+    except (KeysMissing, Unreadable) as error:
+        print(f"The database cannot be migrated: {error}", file=sys.stderr)
         return 1
     print(f"The database is at revision {SCHEMA_REVISION}.")
     if absent:

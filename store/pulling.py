@@ -25,12 +25,13 @@ from refunds.people import Actor
 from refunds.processor import STRIPE
 from refunds.pulls import UNWRITABLE, Judgement, KnownOrder, ListedPayment, PaymentPage, PullOutcome, PullPhase, judge_alone, judge_together
 from refunds.settings import Settings
-from store import halts
+from store import halts, identifiers
 from store.changes import SYSTEM, enter
 from store.db import Database
-from store.orders import Put, record_order
+from store.identifiers import KEY_COLUMNS
+from store.orders import Put, key_of_owner, record_order
 from store.sql import Row
-from store.tables import customers, order_pulls, orders, payments, pulled_payments
+from store.tables import customer_keys, customers, order_pulls, orders, payments, pulled_payments
 
 EVERYTHING = datetime(1970, 1, 1, tzinfo=UTC)
 """Since when a pull reads unless it is told."""
@@ -129,7 +130,8 @@ async def report(connection: AsyncConnection, pull_id: str, *, outcome: PullOutc
         query = query.where(pulled_payments.c.outcome == outcome.value)
     if after is not None:
         query = query.where(pulled_payments.c.processor_payment > after)
-    return (await connection.execute(query.order_by(pulled_payments.c.processor_payment).limit(limit))).mappings().all()
+    found = (await connection.execute(query.order_by(pulled_payments.c.processor_payment).limit(limit))).mappings()
+    return [{**row, "order_ref": identifiers.staged(connection, _place(row), "order", row["order_sealed"])} for row in found]
 
 
 class Pulling:
@@ -142,6 +144,11 @@ class Pulling:
         self.database = database
         self.processor = processor
 
+    @property
+    def may_seal(self) -> bool:
+        """Whether this process holds a master key: a pull stores identifiers, which are never stored in the clear."""
+        return self.database.vault is not None
+
     async def read(self, pull_id: str) -> Pull:
         """The pull as it stands. Raises ``NOT_FOUND``."""
         async with self.database.begin() as connection:
@@ -153,7 +160,7 @@ class Pulling:
             now, at = await _locked(connection, pull.id), self.database.clock.now()
             if (now.phase, now.cursor) != (pull.phase, pull.cursor) or now.is_over:
                 return now
-            rows = [_row(pull.id, payment) for payment in page.payments]
+            rows = [_row(connection, pull.id, payment) for payment in page.payments]
             added = 0
             if rows:
                 adding = insert(pulled_payments).on_conflict_do_nothing().returning(pulled_payments.c.outcome)
@@ -237,14 +244,14 @@ async def _locked(connection: AsyncConnection, pull_id: str) -> Pull:
     return Pull.of(row)
 
 
-def _row(pull_id: str, payment: ListedPayment) -> dict[str, Any]:
+def _row(connection: AsyncConnection, pull_id: str, payment: ListedPayment) -> dict[str, Any]:
     """A payment as it is kept. What no column takes is left out of its words, so that it keeps no other from being kept."""
-    judged = judge_alone(payment)
-    return {
-        "pull_id": pull_id,
-        "processor_payment": payment.id,
-        "order_ref": _writable(payment.order_ref) or None,
-        "customer_ref": None if judged is not None else payment.customer_ref,
+    judged, order_ref = judge_alone(payment), _writable(payment.order_ref) or None
+    key = {"pull_id": pull_id, "processor_payment": payment.id}
+    return key | {
+        "order_lookup": order_ref and identifiers.order_lookup(connection, order_ref),
+        "order_sealed": identifiers.stage(connection, _place(key), "order", order_ref),
+        "customer_sealed": None if judged is not None else identifiers.stage(connection, _place(key), "customer", payment.customer_ref),
         "currency": _writable(payment.currency),
         "captured": payment.captured,
         "raw_status": _writable(payment.raw_status),
@@ -253,6 +260,10 @@ def _row(pull_id: str, payment: ListedPayment) -> dict[str, Any]:
         "code": judged.code.value if judged and judged.code else None,
         "detail": judged.detail if judged else None,
     }
+
+
+def _place(row: Row) -> str:
+    return f"{row['pull_id']}/{row['processor_payment']}"
 
 
 def _writable(word: str | None) -> str | None:
@@ -267,23 +278,26 @@ def _reached(page: PaymentPage) -> str | None:
 async def _waiting(connection: AsyncConnection, pull_id: str) -> dict[str, list[ListedPayment]]:
     """The payments of the next orders, by order and oldest first."""
     mine = (pulled_payments.c.pull_id == pull_id, pulled_payments.c.outcome.is_(None))
-    next_orders = select(pulled_payments.c.order_ref).where(*mine).distinct().order_by(pulled_payments.c.order_ref).limit(_ORDERS_A_STEP)
+    order = pulled_payments.c.order_lookup
+    next_orders = select(order).where(*mine).distinct().order_by(order).limit(_ORDERS_A_STEP)
     query = (
         select(pulled_payments)
-        .where(*mine, pulled_payments.c.order_ref.in_(next_orders))
-        .order_by(pulled_payments.c.order_ref, pulled_payments.c.created_at, pulled_payments.c.processor_payment)
+        .where(*mine, order.in_(next_orders))
+        .order_by(order, pulled_payments.c.created_at, pulled_payments.c.processor_payment)
     )
     found: dict[str, list[ListedPayment]] = defaultdict(list)
     for row in (await connection.execute(query)).mappings():
-        found[row["order_ref"]].append(
+        place = _place(row)
+        order_ref = identifiers.staged(connection, place, "order", row["order_sealed"]) or ""
+        found[order_ref].append(
             ListedPayment(
                 id=row["processor_payment"],
                 raw_status=row["raw_status"],
                 captured=row["captured"],
                 currency=row["currency"],
                 created_at=row["created_at"],
-                order_ref=row["order_ref"],
-                customer_ref=row["customer_ref"],
+                order_ref=order_ref,
+                customer_ref=identifiers.staged(connection, place, "customer", row["customer_sealed"]),
             )
         )
     return found
@@ -323,12 +337,18 @@ async def _make(
 async def _known(connection: AsyncConnection, order_ref: str, ids: Sequence[str]) -> tuple[Row | None, KnownOrder | None, set[str]]:
     """The order, locked so that nobody's newer version is overwritten, and which of the payments are on an order already."""
     query = (
-        select(orders, customers.c.external_ref.label("owner"))
+        select(orders, customers.c.ref_sealed.label("owner_sealed"), *KEY_COLUMNS)
         .join(customers, customers.c.id == orders.c.customer_id)
-        .where(orders.c.external_ref == order_ref)
+        .outerjoin(customer_keys, customer_keys.c.customer_id == orders.c.customer_id)
+        .where(orders.c.ref_lookup == identifiers.order_lookup(connection, order_ref))
         .with_for_update(key_share=True, of=orders)
     )
-    row = (await connection.execute(query)).mappings().one_or_none()
+    found = (await connection.execute(query)).mappings().one_or_none()
+    row, owner = None, None
+    if found is not None:
+        key = await key_of_owner(connection, found)
+        row = {**found, "body": identifiers.open_body(key, found)}
+        owner = identifiers.customer_opening(key, found["customer_id"], found["owner_sealed"])
     there = await connection.execute(
         select(payments.c.processor_payment, payments.c.order_id).where(
             payments.c.processor == STRIPE, payments.c.processor_payment.in_(ids)
@@ -336,7 +356,7 @@ async def _known(connection: AsyncConnection, order_ref: str, ids: Sequence[str]
     )
     on = {row[0]: row[1] for row in there.all()}
     mine = {payment for payment, order_id in on.items() if row is not None and order_id == row["id"]}
-    known = None if row is None else KnownOrder(row["owner"], row["body"]["currency"], row["version"], mine)
+    known = None if row is None or owner is None else KnownOrder(owner.value, row["body"]["currency"], row["version"], mine)
     return row, known, set(on) - mine
 
 
@@ -360,15 +380,15 @@ async def _judged(connection: AsyncConnection, pull_id: str, payment_id: str, fo
             code=found.code.value if found.code else None,
             detail=found.detail,
             version=found.version,
-            customer_ref=None,
+            customer_sealed=None,
         )
     )
 
 
 async def _end(connection: AsyncConnection, at: datetime, now: Pull, phase: PullPhase) -> Pull:
     # What was read and not made needs no customer any more.
-    forgetting = update(pulled_payments).where(pulled_payments.c.pull_id == now.id, pulled_payments.c.customer_ref.is_not(None))
-    await connection.execute(forgetting.values(customer_ref=None))
+    forgetting = update(pulled_payments).where(pulled_payments.c.pull_id == now.id, pulled_payments.c.customer_sealed.is_not(None))
+    await connection.execute(forgetting.values(customer_sealed=None))
     ended = await _put(connection, at, now, {"phase": phase.value, "finished_at": at, "cursor": None})
     found = await counts(connection, now.id)
     await enter(

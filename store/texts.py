@@ -1,83 +1,97 @@
-"""Customer text, encrypted at rest under a key per customer, which a wrapping key outside the database protects (AES-256-GCM both times).
+"""What people and models wrote about a refund, encrypted at rest under the key of its customer (AES-256-GCM), which a master key outside the database protects.
 
-Only the API (which takes and shows text) and the classify role (which reads it) hold the wrapping key.
+Only the API (which takes and shows text) and the classify role (which reads it) hold a master key and may read this table.
 """
 
-import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from sqlalchemy import select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import bindparam, select
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
+from store import identifiers
+from store.sealing import Opening, Unreadable, open_value, seal_value
+from store.sql import Query
 from store.tables import customer_keys, texts
+from store.vault import customer_key
 
-_NONCE = 12
+__all__ = ["SealedTexts", "Texts", "Unreadable"]
+
+_ADD = Query(postgresql.insert(texts).values({c.name: bindparam(c.name) for c in texts.c}).on_conflict_do_nothing())
+_READ = Query(
+    select(texts.c.kind, texts.c.sealed, texts.c.customer_id, customer_keys.c.wrapped, customer_keys.c.wrapping)
+    .outerjoin(customer_keys, customer_keys.c.customer_id == texts.c.customer_id)
+    .where(texts.c.refund_id == bindparam("refund"))
+)
 
 
-class Unreadable(RuntimeError):
-    """The text cannot be decrypted with the key of this process, or it was tampered with."""
+@dataclass(frozen=True, slots=True)
+class SealedTexts:
+    """Texts that are sealed and not yet stored, with the commitments that go on the ledger entry of whatever brought them."""
 
-
-def _seal(key: bytes, plain: bytes, bound_to: str) -> bytes:
-    nonce = os.urandom(_NONCE)
-    return nonce + AESGCM(key).encrypt(nonce, plain, bound_to.encode())
-
-
-def _open(key: bytes, sealed: bytes, bound_to: str) -> bytes:
-    try:
-        return AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], bound_to.encode())
-    except InvalidTag as error:
-        raise Unreadable(f"{bound_to} cannot be decrypted: wrong REFUNDS_TEXT_KEY, or the row was changed") from error
+    rows: list[dict[str, Any]]
+    commitments: dict[str, str]
 
 
 class Texts:
-    """Reads and writes encrypted text with one wrapping key. Each sealed value is bound to its refund and kind, so that rows cannot be swapped."""
+    """Reads and writes encrypted text with the keys of the process, which the connection carries (:mod:`store.vault`).
 
-    def __init__(self, wrapping_key: bytes, clock: Clock) -> None:
-        self._wrapping = wrapping_key
-        self._clock = clock
+    Each sealed value is bound to its refund and kind, so that rows cannot be swapped. Of a forgotten customer nothing is kept and nothing is there.
+    """
 
-    async def write(self, connection: AsyncConnection, *, refund_id: str, customer_id: str, values: dict[str, str | None]) -> None:
-        """Store each text under its kind; empty ones are left out. Writing the same kind again changes nothing."""
-        present = {kind: value for kind, value in values.items() if value}
-        if not present:
-            return
-        key = await self._customer_key(connection, customer_id)
-        now = self._clock.now()
-        rows = [
-            {
-                "refund_id": refund_id,
-                "kind": kind,
-                "customer_id": customer_id,
-                "sealed": _seal(key, value.encode(), f"{refund_id}/{kind}"),
-                "recorded_at": now,
-            }
-            for kind, value in present.items()
-        ]
-        await connection.execute(insert(texts).on_conflict_do_nothing(), rows)
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    async def write(
+        self, connection: AsyncConnection, *, refund_id: str, customer_id: str, values: Mapping[str, str | None]
+    ) -> dict[str, str]:
+        """Store each text under its kind and return the commitments by kind (hex SHA-256 over a salt and the text); empty ones are left out.
+
+        Put them on the ledger entry of whatever brought the texts. Writing the same kind again changes nothing, and there is no commitment then.
+        """
+        if not any(values.values()):
+            return {}
+        key = (await identifiers.customer(connection, customer_id)).key
+        sealed = self.seal(key, refund_id=refund_id, customer_id=customer_id, values=values)
+        added = [row["kind"] for row in sealed.rows if await _ADD.do(connection, **row)]
+        return {kind: sealed.commitments[kind] for kind in added}
+
+    def seal(self, key: bytes | None, *, refund_id: str, customer_id: str, values: Mapping[str, str | None]) -> SealedTexts:
+        """Seal texts under a customer's key: for a caller that has it at hand, and enters the commitments together with what brought the texts."""
+        now, rows, commitments = self.clock.now(), [], {}
+        for kind, value in values.items():
+            if not value or key is None:
+                continue
+            sealed = seal_value(key, value, place_of(refund_id, kind))
+            commitments[kind] = sealed.commitment
+            rows.append({"refund_id": refund_id, "kind": kind, "customer_id": customer_id, "sealed": sealed.sealed, "recorded_at": now})
+        return SealedTexts(rows, commitments)
+
+    async def store(self, connection: AsyncConnection, sealed: SealedTexts) -> None:
+        """Store what was sealed for a refund that this transaction makes; it may be inside :func:`store.sql.pipelined`."""
+        for row in sealed.rows:
+            await _ADD.ask(connection, **row)
 
     async def read(self, connection: AsyncConnection, refund_id: str) -> dict[str, str]:
         """All texts of a refund, by kind. Raises :class:`Unreadable`."""
-        rows = (
-            await connection.execute(
-                select(texts.c.kind, texts.c.sealed, texts.c.customer_id, customer_keys.c.wrapped)
-                .join(customer_keys, customer_keys.c.customer_id == texts.c.customer_id)
-                .where(texts.c.refund_id == refund_id)
-            )
-        ).all()
-        return {
-            kind: _open(_open(self._wrapping, wrapped, customer), sealed, f"{refund_id}/{kind}").decode()
-            for kind, sealed, customer, wrapped in rows
-        }
+        return {kind: opening.value for kind, opening in (await self.openings(connection, refund_id)).items()}
 
-    async def _customer_key(self, connection: AsyncConnection, customer_id: str) -> bytes:
-        fresh = os.urandom(32)
-        made = insert(customer_keys).values(
-            customer_id=customer_id, wrapped=_seal(self._wrapping, fresh, customer_id), created_at=self._clock.now()
-        )
-        await connection.execute(made.on_conflict_do_nothing())
-        wrapped = (await connection.execute(select(customer_keys.c.wrapped).where(customer_keys.c.customer_id == customer_id))).scalar_one()
-        return _open(self._wrapping, wrapped, customer_id)
+    async def openings(self, connection: AsyncConnection, refund_id: str) -> dict[str, Opening]:
+        """All texts of a refund with their salts: what shows that a commitment in the ledger is of this text. Raises :class:`Unreadable`.
+
+        For who may see the text itself, and no one else.
+        """
+        found: dict[str, Opening] = {}
+        for row in await _READ.all(connection, refund=refund_id):
+            key = await customer_key(connection, row["customer_id"], row["wrapped"], row["wrapping"])
+            if key is not None:
+                found[row["kind"]] = open_value(key, row["sealed"], place_of(refund_id, row["kind"]))
+        return found
+
+
+def place_of(refund_id: str, kind: str) -> str:
+    """Where a text is bound to."""
+    return f"texts/{refund_id}/{kind}"

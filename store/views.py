@@ -3,6 +3,7 @@
 Rows come back as plain mappings; their shape for the outside is made in ``api/presenting.py``.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -11,15 +12,18 @@ from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code, RefundError
+from refunds.facts import LimitStanding
 from refunds.groups import BEFORE_REVIEW
+from refunds.limits import Stage
 from refunds.processor import MANUAL
 from refunds.refundable import Refundable
 from refunds.status import Status
-from store import brakes
+from store import brakes, identifiers, limits, policies
 from store.claims import refundable_of
+from store.identifiers import KEY_SQL
 from store.snapshots import by_hand, from_plain, to_plain
 from store.sql import Query, Row
-from store.tables import instructions, ledger, refunds
+from store.tables import instructions, refunds
 
 _HELD_UP_BY = f"""
     (SELECT json_build_object('id', s.id, 'status', s.status) FROM refunds s
@@ -34,11 +38,8 @@ _ASSIGNED = f"""
 """
 """Whom it is given to, while it waits for a review."""
 
-_REFS = """
-    CASE WHEN c.forgotten_at IS NULL THEN c.external_ref END AS customer_ref, c.forgotten_at AS customer_forgotten_at,
-    CASE WHEN c.forgotten_at IS NULL THEN o.external_ref END AS order_ref
-"""
-"""The merchant's own ids, as long as the customer is not forgotten."""
+_REFS = f"{KEY_SQL}, c.forgotten_at AS customer_forgotten_at, o.ref_sealed AS order_sealed"
+"""The merchant's own ids, sealed: there as long as the customer is not forgotten."""
 
 _REFUND = Query(
     text(
@@ -96,6 +97,7 @@ _REFUND = Query(
                AND (CAST(:integration AS text) IS NULL OR u.integration = :integration)) AS looks_like
       FROM refunds r
       JOIN customers c ON c.id = r.customer_id
+      LEFT JOIN customer_keys k ON k.customer_id = r.customer_id
       JOIN principals q ON q.id = r.requester_id
       LEFT JOIN orders o ON o.id = r.order_id
       LEFT JOIN payments p ON p.id = r.payment_id
@@ -115,6 +117,7 @@ class Seen:
 
     row: Row
     figures: Refundable | None
+    limits: Sequence[tuple[Stage, LimitStanding]] | None = None
 
     @property
     def status(self) -> Status:
@@ -122,11 +125,15 @@ class Seen:
         return Status(self.row["status"])
 
 
-async def refund(connection: AsyncConnection, refund_id: str, *, integration: str | None, now: datetime) -> Seen:
-    """Everything about a refund. With ``integration`` only one of that integration is seen. Raises ``REFUND_NOT_FOUND``."""
+async def refund(connection: AsyncConnection, refund_id: str, *, integration: str | None, now: datetime, limits_now: bool = False) -> Seen:
+    """Everything about a refund, with ``limits_now`` also how the limits over time stand by now.
+
+    With ``integration`` only one of that integration is seen. Raises ``REFUND_NOT_FOUND``.
+    """
     row: Row | None = await _REFUND.first(connection, id=refund_id, integration=integration)
     if row is None:
         raise RefundError(Code.REFUND_NOT_FOUND, refund=refund_id)
+    row = await identifiers.opened(connection, row)
     if row["processor"] == MANUAL:
         payment = {"id": row["payment_id"], "currency": row["payment_currency"], "amount": row["payment_amount"]}
         row = {**row, "snapshot": to_plain(by_hand(payment, now))}
@@ -139,7 +146,14 @@ async def refund(connection: AsyncConnection, refund_id: str, *, integration: st
         state = from_plain(row["snapshot"])
         state = replace(state, refunds=tuple(r for r in state.refunds if r.operation not in own))
         figures = await refundable_of(connection, row["payment_id"], state, besides=refund_id)
-    return Seen(row, figures)
+    return Seen(row, figures, await _limits(connection, row, now) if limits_now else None)
+
+
+async def _limits(connection: AsyncConnection, row: Row, now: datetime) -> list[tuple[Stage, LimitStanding]]:
+    policy = (await policies.in_force(connection, now)).policy
+    base = (row["facts"] or {}).get("base") or {}
+    worth = base.get("amount") if base.get("currency") == policy.base else None
+    return await limits.standings_now(connection, policy, row, worth, now)
 
 
 async def check_visible(connection: AsyncConnection, refund_id: str, *, integration: str | None) -> None:
@@ -170,6 +184,7 @@ _LIST = """
     SELECT r.*, {assigned}, {held_up_by}, {refs}, p.processor_payment, p.tender
       FROM refunds r
       JOIN customers c ON c.id = r.customer_id
+      LEFT JOIN customer_keys k ON k.customer_id = r.customer_id
       LEFT JOIN orders o ON o.id = r.order_id
       LEFT JOIN payments p ON p.id = r.payment_id
      WHERE {conditions}
@@ -181,14 +196,15 @@ _CONDITIONS = {
     "integration": "r.integration = :integration",
     "status": "r.status = :status",
     "queue": "r.queue = :queue",
-    "order_ref": "o.external_ref = :order_ref",
-    "customer_ref": "c.external_ref = :customer_ref",
+    "order_ref": "o.ref_lookup = :order_ref",
+    "customer_ref": "c.ref_lookup = :customer_ref",
     "agent_id": "r.agent_id = :agent_id",
     "group_id": "r.group_id = :group_id",
     "assigned_to": f"""r.status = '{Status.AWAITING_REVIEW.value}' AND r.assigned_to IN
         (SELECT a.id FROM principals a WHERE a.id = :assigned_to OR lower(a.handle) = lower(:assigned_to))""",
     "created_after": "r.created_at > :created_after",
 }
+_LOOKUPS = {"order_ref": identifiers.order_lookup, "customer_ref": identifiers.customer_lookup}
 _WAITING = frozenset({Status.AWAITING_REVIEW, Status.AWAITING_CONSENT})
 
 
@@ -203,7 +219,7 @@ async def page(connection: AsyncConnection, filters: Filters, *, limit: int, now
     for name, condition in _CONDITIONS.items():
         if (value := getattr(filters, name)) is not None:
             conditions.append(condition)
-            values[name] = value
+            values[name] = _LOOKUPS[name](connection, value) if name in _LOOKUPS else value
     if filters.queue is not None or filters.status in _WAITING:
         conditions.append("(r.review_by IS NULL OR r.review_by > :now)")
         values["now"] = now
@@ -211,13 +227,7 @@ async def page(connection: AsyncConnection, filters: Filters, *, limit: int, now
         conditions.append("(r.created_at, r.id) < (:after_at, :after_id)")
         values |= {"after_at": filters.after[0], "after_id": filters.after[1]}
     query = text(_LIST.format(assigned=_ASSIGNED, refs=_REFS, held_up_by=_HELD_UP_BY, conditions=" AND ".join(conditions)))
-    return list((await connection.execute(query, values)).mappings())
-
-
-async def ledger_of(connection: AsyncConnection, refund_id: str) -> list[Row]:
-    """The ledger's entries about a refund, in their order."""
-    query = select(ledger).where(ledger.c.refund_id == refund_id).order_by(ledger.c.refund_version)
-    return list((await connection.execute(query)).mappings())
+    return list[Row](await identifiers.all_opened(connection, (await connection.execute(query, values)).mappings()))
 
 
 async def instruction(connection: AsyncConnection, instruction_id: str) -> Row:

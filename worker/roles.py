@@ -34,6 +34,7 @@ from store import snapshots
 from store.classifying import Classifying
 from store.db import Database, connect
 from store.leg_settling import LegSettling
+from store.master_keys import KeysMissing
 from store.observing import Observing
 from store.progress import Steps
 from store.pulling import Pulling
@@ -109,7 +110,9 @@ async def make_workers(client: Client | None, parts: Parts, roles: Sequence[Work
         database = await parts.database(WorkerRole.CLASSIFY)
         classifier = make_classifier(parts.settings)
         parts.stack.push_async_callback(classifier.aclose)
-        step = Classify(Classifying(database, Texts(parts.settings.text_key, parts.clock)), classifier)
+        if database.vault is None:
+            raise KeysMissing("the classify role needs a master key, because it reads what customers write: set REFUNDS_TEXT_KEY")
+        step = Classify(Classifying(database, Texts(parts.clock)), classifier)
         workers.append(_worker(client, QUEUE_CLASSIFY, grace, activities=[step.classify]))
     if WorkerRole.REFUNDS in roles:
         parts.refunds = await parts.database(WorkerRole.REFUNDS)

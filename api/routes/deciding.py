@@ -21,7 +21,7 @@ from refunds.orders import CleanText, Strict
 from refunds.payment_ids import TOLD_BY_ITSELF
 from refunds.people import PrincipalKind, Role
 from refunds.requests import PersonName, RevisionRequest
-from store import decisions, leg_decisions, views
+from store import decisions, leg_decisions, notes, views
 from store.db import Connection
 from store.decisions import Recorded
 
@@ -330,12 +330,8 @@ async def _settlement(call: Call, recorded: Recorded, waits_for: str | None, sta
 
 
 async def _keep_note(call: Call, connection: Connection, recorded: Recorded, note: str) -> None:
-    await call.services.texts.write(
-        connection,
-        refund_id=recorded.row["id"],
-        customer_id=recorded.row["customer_id"],
-        values={f"note:{recorded.id}": note.strip() or None},
-    )
+    given = {"refund_id": recorded.row["id"], "actor": call.actor.principal_id, "about": recorded.id, "note": note}
+    await notes.keep(connection, call.services.texts, **given)
 
 
 async def _signal(call: Call, refund_id: str, name: str, message: Message) -> bool:

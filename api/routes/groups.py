@@ -26,7 +26,7 @@ from refunds.orders import Strict
 from refunds.people import PrincipalKind, Role
 from refunds.processor import PaymentState
 from refunds.requests import GroupRequest, PersonName
-from store import deciding_groups, group_views, groups, snapshots
+from store import deciding_groups, group_views, groups, notes, snapshots
 from store.db import Connection
 from store.decisions import Recorded
 from store.sql import Row
@@ -293,8 +293,8 @@ async def _present(call: Call, group_id: str) -> dict[str, Any]:
 async def _keep_notes(call: Call, connection: Connection, recorded: list[Recorded], note: str) -> None:
     for one in recorded:
         if not one.replayed:
-            owner = {"refund_id": one.row["id"], "customer_id": one.row["customer_id"]}
-            await call.services.texts.write(connection, **owner, values={f"note:{one.id}": note.strip() or None})
+            given = {"refund_id": one.row["id"], "actor": call.actor.principal_id, "about": one.id, "note": note}
+            await notes.keep(connection, call.services.texts, **given)
 
 
 async def _deliver(call: Call, recorded: list[Recorded], name: str, how: str) -> bool:

@@ -16,7 +16,7 @@ from refunds.errors import Code
 from refunds.orders import CleanText, Strict
 from refunds.people import Role
 from refunds.requests import PersonName
-from store import assigning, evidence, views
+from store import assigning, evidence, notes, views
 from store.db import Connection
 from store.decisions import Recorded
 
@@ -113,5 +113,5 @@ async def attach(refund_id: str, call: TheCall) -> Response:
 
 
 async def _keep_reason(call: Call, connection: Connection, recorded: Recorded, reason: str) -> None:
-    owner = {"refund_id": recorded.row["id"], "customer_id": recorded.row["customer_id"]}
-    await call.services.texts.write(connection, **owner, values={f"note:{recorded.id}": reason})
+    given = {"refund_id": recorded.row["id"], "actor": call.actor.principal_id, "about": recorded.id, "note": reason}
+    await notes.keep(connection, call.services.texts, **given)

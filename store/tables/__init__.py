@@ -5,7 +5,7 @@ from store.tables.columns import metadata
 from store.tables.forgetting import erasure_replays, erasures
 from store.tables.governing import controls, exchange_rates, halts, ledger, outbox, pacing, policy_versions
 from store.tables.limits import breakers, limit_uses, limit_warnings
-from store.tables.merchant import customer_keys, customers, order_versions, orders, payment_snapshots, payments
+from store.tables.merchant import customer_keys, customers, order_versions, orders, payment_snapshots, payments, sealing_keys
 from store.tables.people import api_keys, delegations, principals
 from store.tables.processor import (
     attempts,
@@ -70,6 +70,7 @@ __all__ = [
     "refund_groups",
     "refunds",
     "revisions",
+    "sealing_keys",
     "settlements",
     "texts",
 ]

@@ -1,6 +1,6 @@
 """Money at the processor: operations, attempts, legs, what it answered, its events, and what does not agree."""
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, Table, UniqueConstraint, text
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, LargeBinary, Table, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import JSONB
 
 from store.tables.columns import at, metadata, text_column
@@ -247,8 +247,10 @@ pulled_payments = Table(
     metadata,
     text_column("pull_id", ForeignKey("order_pulls.id"), primary_key=True),
     text_column("processor_payment", primary_key=True),
-    text_column("order_ref", nullable=True),
-    text_column("customer_ref", nullable=True),  # forgotten again once it is judged
+    # The merchant's ids as the metadata has them, sealed until they are an order's and a customer's; what payments of one order are found by.
+    Column("order_lookup", LargeBinary, nullable=True),
+    Column("order_sealed", LargeBinary, nullable=True),
+    Column("customer_sealed", LargeBinary, nullable=True),  # forgotten again once it is judged
     text_column("currency", nullable=True),
     Column("captured", BigInteger, nullable=False),
     text_column("raw_status"),
@@ -257,5 +259,5 @@ pulled_payments = Table(
     text_column("code", nullable=True),
     text_column("detail", nullable=True),
     Column("version", Integer, nullable=True),  # of the order, with this payment on it
-    Index("ix_pulled_payments_waiting", "pull_id", "order_ref", postgresql_where=text("outcome IS NULL")),
+    Index("ix_pulled_payments_waiting", "pull_id", "order_lookup", postgresql_where=text("outcome IS NULL")),
 )

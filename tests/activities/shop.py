@@ -54,6 +54,7 @@ def settings_for(sandbox_url: str, **changed: Any) -> Settings:
         "stripe_read_timeout_s": 8,
         "submit_max_attempts": 4,
         "submit_send_within_s": 5,
+        "refunds_text_key": TEXT_KEY,
     }
     return Settings(**(given | changed))
 
@@ -130,7 +131,7 @@ class Shop:
         body |= {"full": True} if amount is None else {"amount": amount, "currency": currency}
         request = RefundRequest.model_validate_json(json.dumps(body | more))
         async with self.api.begin() as connection:
-            texts = Texts(base64.b64decode(TEXT_KEY), self.clock)
+            texts = Texts(self.clock)
             key = key or f"key-{next(_numbers)}"
             accepted = await intake.accept(connection, self.clock, texts, actor=self.people[by], key=key, request=request)
         return accepted.refund_id
@@ -145,6 +146,15 @@ class Shop:
         refund_id = await self.received(intent or await self.paid(), amount, **more)
         await self.prepared(refund_id)
         return await self.agreed(refund_id)
+
+    async def goes_on(self, refund_id: str) -> Situation:
+        """Look at a held refund again, as its run does: with its payment read anew when that is called for."""
+        found = await self.steps.resume_held(refund_id)
+        if not found.needs:
+            return found
+        reader = PaymentReader(self.payments, self.processor, self.clock, self.observing, self.processor)
+        await ActivityEnvironment().run(reader.read_payment, StepInput(refund_id, message=found.payment))
+        return await self.steps.resume_held(refund_id)
 
     async def agreed(self, refund_id: str) -> str:
         """Give a quoted refund everything it waits for."""

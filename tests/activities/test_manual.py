@@ -1,6 +1,5 @@
 """Manual parts through the steps a run calls: whatever is asked of the payments role, no processor hears of it."""
 
-import base64
 import json
 from typing import Any
 
@@ -19,7 +18,7 @@ from refunds.requests import RefundRequest
 from refunds.status import Status
 from store import intake, orders
 from store.texts import Texts
-from tests.activities.shop import LONG_AGO, TEXT_KEY, Shop
+from tests.activities.shop import LONG_AGO, Shop
 
 
 class Untouched:
@@ -57,7 +56,7 @@ async def gift_card(shop: Shop, number: str, amount: int = 3_000, *, by: str = "
         "customer_authentication": {"method": "password", "at": LONG_AGO},
     }
     async with shop.api.begin() as connection:
-        texts = Texts(base64.b64decode(TEXT_KEY), shop.clock)
+        texts = Texts(shop.clock)
         request = RefundRequest.model_validate_json(json.dumps(asked))
         accepted = await intake.accept(connection, shop.clock, texts, actor=shop.people[by], key=f"gift {number}", request=request)
     return accepted.refund_id

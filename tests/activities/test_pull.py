@@ -176,7 +176,7 @@ async def test_what_makes_no_order_says_why(puller: Puller) -> None:
     assert said == wanted
     assert (pull.payments, pull.judged) == (16, 16)
     assert await puller.everything() == stored
-    left = await puller.shop.query("SELECT customer_ref FROM pulled_payments WHERE customer_ref IS NOT NULL")
+    left = await puller.shop.query("SELECT customer_sealed FROM pulled_payments WHERE customer_sealed IS NOT NULL")
     assert left == [], "whose a payment is, is kept no longer than it takes to judge it"
     details = await puller.shop.query("SELECT DISTINCT detail FROM pulled_payments")
     assert not any("anna" in row["detail"] or "bert" in row["detail"] for row in details)
@@ -342,7 +342,7 @@ async def test_an_operator_who_cancels_ends_it_and_what_was_made_stays(puller: P
     ended = await puller.carried(pull)
     assert (ended.phase, ended.payments, ended.judged) == ("canceled", 240, 200)
     assert (await puller.shop.query("SELECT count(*) AS n FROM orders")) == [{"n": 100}]
-    assert await puller.shop.query("SELECT customer_ref FROM pulled_payments WHERE customer_ref IS NOT NULL") == []
+    assert await puller.shop.query("SELECT customer_sealed FROM pulled_payments WHERE customer_sealed IS NOT NULL") == []
 
 
 async def test_a_payment_that_cannot_be_read_or_stored_keeps_no_other_from_being_made(puller: Puller) -> None:

@@ -1,6 +1,5 @@
 """The steps of each role with that role's own login, and what a login may not do (least privilege by process)."""
 
-import base64
 from collections.abc import AsyncIterator
 
 import psycopg
@@ -18,7 +17,7 @@ from store.classifying import Classifying
 from store.db import connect
 from store.snapshots import WrongAccount
 from store.texts import Texts
-from tests.activities.shop import TEXT_KEY, Shop
+from tests.activities.shop import Shop
 from tests.conftest import FreshDatabase
 
 WORDS = "My kettle arrived broken, please send back $30.00. Yours, Ann Example of 7 Hidden Lane"
@@ -29,7 +28,7 @@ async def reading(shop: Shop, module_database: FreshDatabase) -> AsyncIterator[C
     """The step of the classify role, over its own login."""
     database = connect(module_database.url("refunds_classify"), shop.clock, shop.settings, name="test-classify")
     classifier = make_classifier(shop.settings)
-    yield Classify(Classifying(database, Texts(base64.b64decode(TEXT_KEY), shop.clock)), classifier)
+    yield Classify(Classifying(database, Texts(shop.clock)), classifier)
     await classifier.aclose()
     await database.close()
 

@@ -287,7 +287,7 @@ async def test_a_withdrawal_stops_it_and_repeats_safely(api: Api) -> None:
     answers = [await api.call("POST", f"/v1/refunds/{view['id']}/withdrawal", shop, body) for body in ({"note": "mistake"}, {}, None)]
 
     assert [(a.status_code, a.json()["status"]) for a in answers] == [(200, "withdrawn")] * 3
-    assert (await api.ledger(view["id"]))[-2:] == ["withdraw_recorded", "status_changed"]
+    assert (await api.ledger(view["id"]))[-3:] == ["withdraw_recorded", "status_changed", "note_kept"]
     late = await decide(api, view, await api.reviewer())
     assert (late.status_code, late.json()["code"]) == (409, "NOT_AWAITING_REVIEW")
 

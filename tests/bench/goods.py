@@ -66,7 +66,7 @@ async def prepare(stand: Stand, count: int) -> list[Goods]:
     placed = [{"id": item.intent, "amount": PAID, "currency": "usd"} for item in goods]
     async with httpx.AsyncClient(base_url=stand.url("sandbox"), timeout=60, trust_env=False) as sandbox:
         (await sandbox.post("/_sandbox/payments", json=placed)).raise_for_status()
-    database = connect(stand.postgres_url, SystemClock(), Settings(), name="bench")
+    database = connect(stand.postgres_url, SystemClock(), Settings(refunds_text_key=stand.text_key), name="bench")
     now = SystemClock().now()
     async with database.begin() as connection:
         for item in goods:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import psycopg
+from pydantic import SecretStr
 
 from cli.client import Api
 from cli.connection import Connection
@@ -94,6 +95,11 @@ class Stand:
         """The address of the product's database for its owner, in libpq's form."""
         assert self.stack.context.postgres is not None
         return self.stack.context.postgres.url(OWNER).replace("postgresql+psycopg://", "postgresql://")
+
+    @property
+    def text_key(self) -> SecretStr:
+        """The master key of the stack."""
+        return SecretStr((self.stack.home / "text-key").read_text().strip())
 
     def connect(self) -> psycopg.Connection:
         """A connection to the product's database, in autocommit mode."""

@@ -33,9 +33,9 @@ def record(world: World, count: int) -> None:
 def record_by(execute: Callable[..., object], count: int, requester: str, newest: datetime) -> None:
     """The same by any hand that may do everything; the newest refund is of that time."""
     customer, order = "cu_1", "or_1"
-    execute("INSERT INTO customers VALUES (%s, 'customer-1', NULL, now())", customer)
+    execute("INSERT INTO customers (id, created_at) VALUES (%s, now())", customer)
     execute(
-        "INSERT INTO orders (id, external_ref, customer_id, version, body, updated_at) VALUES (%s, 'order-1', %s, 1, '{}', now())",
+        "INSERT INTO orders (id, customer_id, version, body, updated_at) VALUES (%s, %s, 1, '{}', now())",
         order,
         customer,
     )

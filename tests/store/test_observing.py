@@ -40,8 +40,7 @@ async def _read(world: World, payment: str, *refunds: ProcessorRefund, **reading
 
 async def customer_facts(world: World, payment: str) -> dict[str, Any]:
     """What the policy is told of the customer, for a refund that is asked for now."""
-    order = world.rows("SELECT external_ref FROM orders o JOIN payments p ON p.order_id = o.id WHERE processor_payment = %s", payment)[0]
-    refund_id, _ = await world.quoted(order_id=order["external_ref"], amount=100, currency="USD")
+    refund_id, _ = await world.quoted(order_id=None, payment_id=payment, amount=100, currency="USD")
     [revision] = world.rows("SELECT facts FROM revisions WHERE refund_id = %s", refund_id)
     world.execute("UPDATE refunds SET status = 'withdrawn', final_at = now() WHERE id = %s", refund_id)
     return revision["facts"]["customer"]

@@ -1,5 +1,6 @@
 """A small installation on real PostgreSQL: each function is called over the login of the process that calls it in production, so grants are proven by use."""
 
+import base64
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -47,7 +48,12 @@ class FixedClock:
 
 def settings() -> Settings:
     """Settings of a test: generous waits, because twenty tasks share two cores."""
-    return Settings(database_url=SecretStr("postgresql://unused"), database_lock_timeout_ms=5_000, database_pool_size=20)
+    return Settings(
+        database_url=SecretStr("postgresql://unused"),
+        database_lock_timeout_ms=5_000,
+        database_pool_size=20,
+        refunds_text_key=SecretStr(base64.b64encode(TEXT_KEY).decode()),
+    )
 
 
 @dataclass
@@ -100,7 +106,7 @@ class World:
 
     @property
     def texts(self) -> Texts:
-        return Texts(TEXT_KEY, self.clock)
+        return Texts(self.clock)
 
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """Read with every right there is."""

@@ -4,6 +4,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
+from store.migrations import sealing
+
 revision = "0004"
 down_revision = "0003"
 branch_labels = None
@@ -103,12 +105,58 @@ def _without_ledger() -> None:
 # --- what is personal
 
 
+_SEALED = {
+    "customers": ("ref_lookup", "ref_sealed"),
+    "orders": ("ref_lookup", "ref_sealed", "body_sealed"),
+    "order_versions": ("body_sealed",),
+    "pulled_payments": ("order_lookup", "order_sealed", "customer_sealed"),
+}
+_IN_THE_CLEAR = {"customers": ("external_ref",), "orders": ("external_ref",), "pulled_payments": ("order_ref", "customer_ref")}
+
+
 def _personal() -> None:
+    op.create_table(
+        "sealing_keys",
+        sa.Column("purpose", sa.Text(), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("master", sa.Text(), nullable=False),
+        sa.Column("wrapped", sa.LargeBinary(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("purpose", "number", name=op.f("pk_sealing_keys")),
+    )
+    op.add_column("customer_keys", sa.Column("wrapping", sa.Integer(), nullable=True))
+    for table, columns in _SEALED.items():
+        for column in columns:
+            op.add_column(table, sa.Column(column, sa.LargeBinary(), nullable=True))
+    sealing.seal_all(op.get_bind())
+    op.alter_column("customer_keys", "wrapping", nullable=False)
+    op.drop_index("ix_pulled_payments_waiting", table_name="pulled_payments")
+    for table, columns in _IN_THE_CLEAR.items():
+        for column in columns:
+            op.drop_column(table, column)
+    for table in ("customers", "orders"):
+        op.create_unique_constraint(op.f(f"uq_{table}_ref_lookup"), table, ["ref_lookup"])
+    waiting = sa.text("outcome IS NULL")
+    op.create_index("ix_pulled_payments_waiting", "pulled_payments", ["pull_id", "order_lookup"], unique=False, postgresql_where=waiting)
     _forgetting()
 
 
 def _without_personal() -> None:
+    sealing.refuse_to_unseal(op.get_bind())
     _without_forgetting()
+    op.drop_index("ix_pulled_payments_waiting", table_name="pulled_payments")
+    for table, columns in _SEALED.items():
+        for column in columns:
+            op.drop_column(table, column)
+    for table, columns in _IN_THE_CLEAR.items():
+        for column in columns:
+            op.add_column(table, sa.Column(column, sa.Text(), nullable=table == "pulled_payments"))
+    for table in ("customers", "orders"):
+        op.create_unique_constraint(op.f(f"uq_{table}_external_ref"), table, ["external_ref"])
+    waiting = sa.text("outcome IS NULL")
+    op.create_index("ix_pulled_payments_waiting", "pulled_payments", ["pull_id", "order_ref"], unique=False, postgresql_where=waiting)
+    op.drop_column("customer_keys", "wrapping")
+    op.drop_table("sealing_keys")
 
 
 # --- forgetting and retention
