@@ -21,9 +21,13 @@ from store.texts import Unreadable
 _log = logger(__name__)
 
 
-async def refund_view(call: Call, connection: Connection, refund_id: str) -> dict[str, Any]:
-    """Everything the caller may see of a refund. Raises ``REFUND_NOT_FOUND``."""
-    seen = await views.refund(connection, refund_id, integration=call.sees, now=call.services.database.clock.now())
+async def refund_view(call: Call, connection: Connection, refund_id: str, *, limits_now: bool = False) -> dict[str, Any]:
+    """Everything the caller may see of a refund. Limits are shown as they stood when it was quoted, with ``limits_now`` as they stand.
+
+    Raises ``REFUND_NOT_FOUND``.
+    """
+    now = call.services.database.clock.now()
+    seen = await views.refund(connection, refund_id, integration=call.sees, now=now, limits_now=limits_now)
     texts = None
     if call.reads_text:
         try:

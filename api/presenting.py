@@ -8,10 +8,12 @@ from typing import Any
 
 from fastapi import Response
 
-from api import approving
+from api import approving, governing
+from api.limit_shapes import limit_view, refused
 from refunds.clock import parse_rfc3339, rfc3339
 from refunds.errors import CATALOGUE, Code
 from refunds.ids import workflow_id
+from refunds.limits import Stage
 from refunds.marketplace import PlannedLeg
 from refunds.money import CURRENCIES, Money
 from refunds.processor import MANUAL
@@ -135,7 +137,7 @@ def refund(seen: Seen, *, run_url: str, texts: Mapping[str, str] | None, reads_t
         "deadlines": _deadlines(row),
         "held_by": row["held_by"],
         "runbook": runbook_of(row),
-        "for_customer": for_customer(row),
+        "for_customer": governing.said(for_customer(row), Status(row["status"]), row["tier"], row["policy_decision"]),
         "processor": {
             "name": row["processor"],
             "payment_id": row["processor_payment"],
@@ -144,6 +146,7 @@ def refund(seen: Seen, *, run_url: str, texts: Mapping[str, str] | None, reads_t
             "legs": [_leg(leg) for leg in row["legs"] or ()],
         },
         "context": _context(seen),
+        "limit": _limit(seen),
         "reading": _reading(row["classification"], texts.get(SEALED) if texts else None),
         "possible_duplicate_of": row["possible_duplicate_of"],
         "possible_duplicate": _looks_like(row["looks_like"]),
@@ -213,7 +216,6 @@ def _policy(row: Row) -> dict[str, Any] | None:
     decision = row["policy_decision"]
     if decision is None:
         return None
-    review = decision["review"]
     return {
         "version": row["policy_version"],
         "hash": row["policy_hash"],
@@ -225,8 +227,9 @@ def _policy(row: Row) -> dict[str, Any] | None:
         "checks": decision["checks"],
         "needs": {
             "consent": decision["consent"],
-            "review": None if review is None else {"role": review["role"], "people": review["people"], "ladder": review["ladder"]},
+            "review": governing.review_needed(decision["review"]),
         },
+        **governing.recorded(decision),
     }
 
 
@@ -352,6 +355,23 @@ def _deadlines(row: Row) -> dict[str, Any]:
     }
 
 
+def _limits(seen: Seen) -> list[dict[str, Any]]:
+    """How the limits over time stand, or stood when it was quoted."""
+    if seen.limits is not None:
+        return [limit_view(standing, stage) for stage, standing in seen.limits]
+    return [limit_view(standing) for standing in (seen.row["policy_decision"] or {}).get("limits", ())]
+
+
+def _limit(seen: Seen) -> dict[str, Any] | None:
+    """The limit that says no: when it was denied as it stood then, while it is held as it stands."""
+    row = seen.row
+    if row["code"] != Code.LIMIT_EXCEEDED:
+        return None
+    if row["status"] == Status.HELD:
+        return refused([limit_view(standing, stage) for stage, standing in seen.limits or () if stage is Stage.SENT])
+    return refused([limit_view(standing) for standing in (row["policy_decision"] or {}).get("limits", ())])
+
+
 def _context(seen: Seen) -> dict[str, Any]:
     row, figures, snapshot = seen.row, seen.figures, seen.row["snapshot"]
     currency = snapshot["currency"] if snapshot else None
@@ -367,6 +387,7 @@ def _context(seen: Seen) -> dict[str, Any]:
             for e in earlier
         ],
         "customer": row["facts"]["customer"] if row["facts"] else None,
+        "limits": _limits(seen),
         **{name: snapshot.get(name) if snapshot else None for name in ("transfer", "application_fee")},
     }
 

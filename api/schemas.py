@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field
 
 from api.approving_shapes import DifferenceView, EvidenceView, ReviewAwaited
+from api.governing import GovernanceView, ReviewNeeded
+from api.limit_shapes import LimitView
 from api.shapes import Amounts, CodeInWords, Requester, Shape, Who
 from refunds.errors import Code
 from refunds.orders import Tender
@@ -108,14 +110,6 @@ class CheckView(Shape):
     result: Annotated[str, Field(description="`pass`, `require_consent`, `require_review`, `deny` or `answer`.")]
 
 
-class ReviewNeeded(Shape):
-    """The least role, how many different persons, and the ladder that silence climbs."""
-
-    role: str
-    people: int
-    ladder: list[dict[str, Any]]
-
-
 class Needs(Shape):
     """What the terms required when they were quoted."""
 
@@ -132,7 +126,9 @@ class ReturnRules(Shape):
 
 
 class PolicyJudged(Shape):
-    """What the policy made of the request. ``return_rules`` is absent from refunds that were judged before orders kept theirs."""
+    """What the policy made of the request. ``return_rules`` is absent from refunds that were judged before orders kept theirs, ``governance``, ``appeal`` and
+    ``answer`` from those judged before they were recorded.
+    """
 
     version: int
     hash: str
@@ -142,6 +138,10 @@ class PolicyJudged(Shape):
     text: str
     signals: list[str]
     checks: list[CheckView]
+    draft: Annotated[bool, Field(description="It is prepared and never sent: the policy makes drafts of this tier.")]
+    appeal: Annotated[str | None, Field(description="How the customer can have it looked at again.")]
+    answer: Annotated[str | None, Field(description="What is said where only something was asked, and that a machine wrote it.")]
+    governance: GovernanceView | None
     needs: Needs
 
 
@@ -300,6 +300,12 @@ class Context(Shape):
     refundable_besides_this: RefundableView | None
     earlier_refunds: list[EarlierRefund]
     customer: dict[str, Any] | None
+    limits: Annotated[
+        list[LimitView],
+        Field(
+            description="The limits over time that concern it: as they stand, in other answers than GET as they stood when it was quoted."
+        ),
+    ]
     transfer: Annotated[
         str | None,
         Field(
@@ -348,6 +354,7 @@ class RefundView(RefundSummary):
     for_customer: str
     processor: ProcessorSide
     context: Context
+    limit: Annotated[LimitView | None, Field(description="With `LIMIT_EXCEEDED`: the limit that says no.")]
     reading: dict[str, Any] | None
     possible_duplicate_of: str | None
     possible_duplicate: LooksLike | None
@@ -440,26 +447,6 @@ class QuoteView(CodeInWords):
     needs: QuotedNeeds
     refundable: QuotedFigures
     not_considered: list[str]
-
-
-class LedgerEntry(Shape):
-    """One entry of the record."""
-
-    id: int
-    at: AwareDatetime
-    type: str
-    refund_id: str
-    refund_version: int
-    actor: str
-    on_behalf_of: str | None
-    data: dict[str, Any]
-
-
-class LedgerView(Shape):
-    """The record of a refund."""
-
-    refund: str
-    entries: list[LedgerEntry]
 
 
 class OrderedPayment(Shape):

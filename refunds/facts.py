@@ -194,7 +194,8 @@ class LimitFacts:
     """What one limit over time of the policy (by its ``name``) has counted: refunds, or an amount in the base currency, without this refund.
 
     ``own`` is what this refund counts as; ``None`` when there is no rate. ``uncounted`` of the counted refunds nobody recorded what they count as.
-    ``opens_at`` is when it would fit, where it does not now; ``None`` where it fits, or never will.
+    ``opens_at`` is when it would fit, where it does not now; ``None`` where it fits, or never will. ``kept`` says that earlier terms of the same refund took at
+    least as much and still hold it: then it fits, whatever others have used since.
     """
 
     name: str
@@ -202,6 +203,7 @@ class LimitFacts:
     own: int | None
     uncounted: int = 0
     opens_at: datetime | None = None
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,6 +152,7 @@ class State:
     """How a limit stands for one refund, which itself counts as ``own``: ``used`` is without it, ``left`` what fits beside that.
 
     ``own`` is ``None`` and ``uncounted`` above zero where nobody recorded what something counts as: that is no zero, and does not fit by itself.
+    ``kept`` says that it holds its place by earlier terms.
     ``opens_at`` says, for one that does not fit, when it will if nothing else is used; ``None`` when it never will: it is larger than the limit.
     """
 
@@ -162,6 +163,7 @@ class State:
     uncounted: int = 0
     opens_at: datetime | None = None
     warn_at_percent: int | None = None
+    kept: bool = False
 
     @property
     def left(self) -> int:
@@ -170,13 +172,13 @@ class State:
 
     @property
     def fits(self) -> bool:
-        """Whether this refund certainly fits."""
-        return self.own is not None and not self.uncounted and self.used + self.own <= self.at_most
+        """Whether this refund certainly fits, or holds its place already."""
+        return self.kept or (self.own is not None and not self.uncounted and self.used + self.own <= self.at_most)
 
     @property
     def is_exceeded(self) -> bool:
         """Whether it certainly does not fit. Neither this nor :attr:`fits`: nobody can tell, and a person looks."""
-        return self.used + (self.own or 0) > self.at_most
+        return not self.kept and self.used + (self.own or 0) > self.at_most
 
     @property
     def warns(self) -> bool:
@@ -186,7 +188,7 @@ class State:
 
 def state(limit: Limit, facts: LimitFacts) -> State:
     """How a limit stands by the facts gathered for it."""
-    return State(limit.name, limit.at_most, facts.used, facts.own, facts.uncounted, facts.opens_at, limit.warn_at_percent)
+    return State(limit.name, limit.at_most, facts.used, facts.own, facts.uncounted, facts.opens_at, limit.warn_at_percent, facts.kept)
 
 
 def reopens(limit: Limit, at: datetime, used: Sequence[tuple[datetime, int]], own: int) -> datetime | None:
@@ -261,13 +263,16 @@ class Tally:
 
     def stands(self, limit: Limit, at: datetime, *, key: str, own: int) -> State:
         """How the limit stands for ``key``, which counts as ``own``."""
-        used = self.used(limit, at, besides=key)
-        found = State(limit.name, limit.at_most, sum(amount for _, amount in used), own, 0, None, limit.warn_at_percent)
+        used, kept = self.used(limit, at, besides=key), self._keeps(key, own)
+        found = State(limit.name, limit.at_most, sum(amount for _, amount in used), own, 0, None, limit.warn_at_percent, kept)
         return found if found.fits else replace(found, opens_at=reopens(limit, at, used, own))
 
     def take(self, key: str, at: datetime, own: int) -> None:
-        """Count it, in place of what the key took before."""
-        self.taken[key] = (at, own)
+        """Count it, in place of what the key took before: from then on where that was at least as much, else from now on."""
+        self.taken[key] = (self.taken[key][0] if self._keeps(key, own) else at, own)
+
+    def _keeps(self, key: str, own: int) -> bool:
+        return key in self.taken and own <= self.taken[key][1]
 
     def give_back(self, key: str) -> None:
         """Count it no more. What it was taken in is the window that gets it back, and no later one."""

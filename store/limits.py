@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Self
 
-from sqlalchemy import ARRAY, DateTime, Text, bindparam, func, literal_column, select, text
+from sqlalchemy import ARRAY, DateTime, Text, and_, bindparam, case, func, literal_column, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -20,10 +20,10 @@ from refunds.facts import LimitFacts, LimitStanding
 from refunds.limits import Stage, Who, reopens, state
 from refunds.money import CURRENCIES
 from refunds.policy import Policy
-from refunds.policy.limits import LimitRule
+from refunds.policy.limits import LimitRule, standing
 from refunds.processor import RefundState
 from store.changes import Change
-from store.sql import Answer, Query
+from store.sql import Answer, Query, pipelined
 from store.tables import limit_uses, limit_warnings
 
 _LOCKS = 0x4C_494D_4954  # any fixed number; this one spells LIMIT
@@ -34,7 +34,15 @@ LOCK = Query(select(func.count(func.pg_advisory_xact_lock(_HASHES.c.hash).cast(T
 
 _ROW = tuple(column.name for column in limit_uses.c)
 _TAKEN = insert(limit_uses).values({name: bindparam(name, type_=limit_uses.c[name].type) for name in _ROW})
-_FRESH = {name: _TAKEN.excluded[name] for name in _ROW if name not in ("refund_id", "stage")}
+_FRESH: dict[str, Any] = {name: _TAKEN.excluded[name] for name in _ROW if name not in ("refund_id", "stage", "taken_at")}
+_KEPT = and_(
+    limit_uses.c.stage == Stage.RESERVED.value,
+    limit_uses.c.given_back_at.is_(None),
+    limit_uses.c.base == _TAKEN.excluded.base,
+    limit_uses.c.worth >= _TAKEN.excluded.worth,
+)
+_FRESH["taken_at"] = case((_KEPT, limit_uses.c.taken_at), else_=_TAKEN.excluded.taken_at)
+"""Terms that take no more than those they replace keep the place that those had: they were in time."""
 _TAKE = Query(
     _TAKEN.on_conflict_do_update(
         index_elements=["refund_id", "stage"],
@@ -123,6 +131,13 @@ def _counted(at: int, who: Who, stage: Stage) -> str:
     """
 
 
+_HELD = """
+    SELECT -1, count(*), coalesce(sum(u.worth) FILTER (WHERE u.base = CAST(:base AS text)), -1), 0 FROM limit_uses u
+     WHERE u.refund_id = :refund AND u.stage = 'reserved' AND u.given_back_at IS NULL
+"""
+"""What earlier terms of the same refund took and still hold; less than nothing where there is none of it."""
+
+
 @cache
 def _sums(limits: tuple[Who, ...], stage: Stage) -> Query:
     """The one statement that adds up all limits of a request."""
@@ -131,6 +146,8 @@ def _sums(limits: tuple[Who, ...], stage: Stage) -> Query:
         f" FROM ({_counted(at, who, stage)}) counted"
         for at, who in enumerate(limits)
     ]
+    if stage is Stage.RESERVED:
+        parts.append(_HELD)
     return Query(text(" UNION ALL ".join(parts)))
 
 
@@ -200,11 +217,14 @@ async def answered(connection: AsyncConnection, asked: Asked, worth: int | None)
     if asked.answer is None:
         return ()
     found: list[LimitFacts] = []
-    for row in sorted(await asked.answer.all(), key=lambda row: row["place"]):
+    rows = sorted(await asked.answer.all(), key=lambda row: row["place"])
+    held = int(rows.pop(0)["worth"]) if rows[0]["place"] < 0 else -1
+    kept = worth is not None and worth <= held
+    for row in rows:
         limit = asked.limits[row["place"]]
         used = int(row["worth"]) if limit.counts_money else row["refunds"]
         own, uncounted = (worth, row["uncounted"]) if limit.counts_money else (1, 0)
-        facts = LimitFacts(limit.name, used, own, uncounted)
+        facts = LimitFacts(limit.name, used, own, uncounted, kept=kept)
         if own is not None and not state(limit, facts).fits:
             opens_at = await _reopens(connection, asked, limit, own, used, row["place"])
             facts = LimitFacts(limit.name, used, own, uncounted, opens_at)
@@ -258,6 +278,22 @@ async def take(
     )
 
 
+async def standings_now(
+    connection: AsyncConnection, policy: Policy, row: Mapping[str, Any], worth: int | None, at: datetime
+) -> list[tuple[Stage, LimitStanding]]:
+    """How every limit that concerns a refund stands at an instant, for showing it: nothing is locked, and nothing taken."""
+    subject = Subject.of(row)
+    async with pipelined(connection):
+        asked = [await ask(connection, policy, subject, stage, at, besides=row["id"], locking=False) for stage in Stage]
+    shown: list[tuple[Stage, LimitStanding]] = []
+    for one in asked:
+        by_name = {limit.name: limit for limit in one.limits}
+        for facts in await answered(connection, one, worth):
+            limit = by_name[facts.name]
+            shown.append((one.stage, standing(limit, state(limit, facts), policy.base)))
+    return shown
+
+
 _TOLD = Query(
     select(limit_warnings.c.told_at).where(
         limit_warnings.c.name == bindparam("name"),
@@ -279,12 +315,12 @@ _TELL = Query(
 async def tell_of_warnings(connection: AsyncConnection, change: Change, policy: Policy, standings: Sequence[LimitStanding]) -> None:
     """Tell people of limits of which a set share is used: once for each of whom they count, in each window."""
     by_name = {limit.name: limit for limit in policy.limits}
-    for standing in standings:
-        if not standing.warns:
+    for warned in standings:
+        if not warned.warns:
             continue
-        limit = by_name[standing.name]
+        limit = by_name[warned.name]
         subject = Subject.of(change.row).key(limit.who) or ""
         about = {"name": limit.name, "subject": subject, "begins": limit.over.begins(change.at)}
         if await _TOLD.first(connection, **about) is None and await _TELL.do(connection, told_at=change.at, **about):
-            used = standing.used + (standing.own or 0)
-            change.notice("limit_warning", limit=limit.name, at_most=limit.at_most, used=used, currency=standing.currency)
+            used = warned.used + (warned.own or 0)
+            change.notice("limit_warning", limit=limit.name, at_most=limit.at_most, used=used, currency=warned.currency)

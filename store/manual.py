@@ -24,6 +24,7 @@ from store.claims import refundable_of
 from store.operation_rows import Operation, operation_from
 from store.operations import Payments
 from store.requirements import REVISION, order_moved
+from store.sending import room
 from store.situations import situation
 from store.sql import Row
 
@@ -52,6 +53,12 @@ class HandingOver(Payments):
             if refusal is not None:
                 self._hold(change, *refusal)
                 return await self._saved(connection, change)
+            limited = await room(connection, change, revision, processor=MANUAL, locking=True)
+            if limited.refusal is not None:
+                self._hold(change, *limited.refusal)
+                limited.wait(change)
+                return await self._saved(connection, change)
+            await limited.take(connection, change)
             consumed = await self._sufficient(connection, change, revision)
             await self._write_operation(connection, change, revision, operation, consumed)
             change.move(Event.SUBMIT, revision=operation.revision, terms_hash=change["terms_hash"])

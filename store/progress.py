@@ -13,7 +13,7 @@ from refunds.messages import Situation, Step
 from refunds.processor import MANUAL, PaymentState
 from refunds.settings import Settings
 from refunds.status import BEFORE_OPERATION, Event, Status
-from store import asking, brakes, pacing, quoting, snapshots
+from store import asking, brakes, pacing, quoting, requoting, snapshots
 from store.changes import Change, lock_payment, lock_refund, read_refund
 from store.db import Database
 from store.deadlines import climb, remind_of_holding, remind_of_waiting
@@ -127,7 +127,11 @@ class Steps:
             return await self._saved(connection, change)
 
     async def resume_held(self, refund_id: str) -> Situation:
-        """Let a held refund go on when nothing holds it any more: as approved, or quoted again when its terms lapsed or no longer fit."""
+        """Let a held refund go on when nothing holds it any more: judged anew, and as approved where that changes nothing, else quoted again.
+
+        So it is quoted again when its terms lapsed or no longer fit, or when the policy demands more of them than before; a person decides again where one had,
+        or where the money, a dispute or the order has moved.
+        """
         async with self.database.begin() as connection:
             row = await read_refund(connection, refund_id)
             if row["status"] != Status.HELD:
@@ -139,14 +143,16 @@ class Steps:
             if await self._kept_back(connection, change, payment):
                 return await self._saved(connection, change)
             revision = await revision_of(connection, refund_id, change["revision"])
-            if change["code"] == Code.TERMS_EXPIRED or revision["expires_at"] <= change.at:
+            void = change["code"] == Code.TERMS_EXPIRED or revision["expires_at"] <= change.at
+            if void or change["code"] not in requoting.MOMENTARY:
                 state = await self._fresh(connection, change, change["payment_id"], asking.wish_of(change.row))
                 if state is None:
                     await change.save(connection)  # its turn, which has come
                     return situation(change.row, needs=Step.READ_PAYMENT)
                 again = asking.asked_again(change, revision)
-                await quoting.quote(connection, self.settings, change, again, state, before=revision, by_itself=True)
-                return await self._saved(connection, change)
+                if void or not await requoting.no_news(connection, change, revision, again, state):
+                    await quoting.quote(connection, self.settings, change, again, state, before=revision, by_itself=True)
+                    return await self._saved(connection, change)
             change.put(wake_at=None, slot_at=None, detail=None)
             change.move(Event.APPROVE, revision=change["revision"], terms_hash=change["terms_hash"])
             return await self._saved(connection, change)

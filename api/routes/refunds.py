@@ -11,10 +11,11 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 
 from api import presenting
 from api.answering import first_answer, refund_view
-from api.bodies import check_instants, parse
+from api.bodies import check_instants
 from api.calls import SEE_ALL, Call, TheCall, idempotency_key, refund_id_in
 from api.contract import KEY_HEADER, errors, takes
-from api.schemas import LedgerView, RefundPage, RefundView
+from api.schemas import RefundPage, RefundView
+from api.scoping import parse_asked
 from refunds.clock import parse_rfc3339, rfc3339
 from refunds.errors import Code, RefundError
 from refunds.payment_ids import TOLD_BY_ITSELF
@@ -89,7 +90,7 @@ async def _accept(call: Call, model: type[RefundRequest] | type[Ticket], kind: s
     raw = await call.body()
     async with call.noticing_mismatch(), call.begin(Role.REQUESTER) as connection:
         key = idempotency_key(call.request.headers)
-        request = parse(model, raw)
+        request = await parse_asked(connection, services.database.clock, model, raw)
         accepted = await intake.accept(connection, services.database.clock, services.texts, actor=call.actor, key=key, request=request)
     if not accepted.replayed:
         services.metrics.accepted(kind)
@@ -104,20 +105,7 @@ async def _accept(call: Call, model: type[RefundRequest] | type[Ticket], kind: s
 async def show(refund_id: str, call: TheCall) -> Response:
     """Status, exact terms, checks, decisions, deadlines, what it waits for, and the record at the processor."""
     async with call.begin(*SEES_REFUNDS) as connection:
-        return presenting.answer(await refund_view(call, connection, refund_id_in(refund_id)))
-
-
-@router.get(
-    "/refunds/{refund_id}/ledger",
-    summary="The record of a refund",
-    responses={200: {"model": LedgerView}, **errors(Code.REFUND_NOT_FOUND)},
-)
-async def record(refund_id: str, call: TheCall) -> Response:
-    """Its ledger entries, in order: one for every change, with who did it."""
-    async with call.begin(Role.AUDITOR, Role.REVIEWER) as connection:
-        await views.check_visible(connection, refund_id_in(refund_id), integration=call.sees)
-        entries = await views.ledger_of(connection, refund_id)
-    return presenting.answer({"refund": refund_id, "entries": [dict(entry) for entry in entries]})
+        return presenting.answer(await refund_view(call, connection, refund_id_in(refund_id), limits_now=True))
 
 
 Filter = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern="^[^\\x00]*$")]

@@ -4,12 +4,13 @@ They are safety settings: the version in force now counts, also for terms that w
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BeforeValidator, Field
 
 from refunds.errors import Code
-from refunds.facts import Facts, LimitStanding
+from refunds.facts import Facts, LimitFacts, LimitStanding
 from refunds.limits import Calendar, Stage, State, Who, Window, rule, shown, state, why
 from refunds.money import Money, format_money
 from refunds.policy.findings import Case, Finding
@@ -112,7 +113,8 @@ def read_amounts(source: Mapping[str, Any], read: Amounts, known: Mapping[str, o
             continue
         path: Path = ("limits", at, "amount")
         if base not in known:
-            found.append((path, "without base_currency nobody knows in which currency", "Add base_currency, or count refunds instead."))
+            if "base_currency" not in source:  # one that is wrong is told of itself
+                found.append((path, "without base_currency nobody knows in which currency", "Add base_currency, or count refunds instead."))
             limit["amount"] = 1
             continue
         try:
@@ -157,6 +159,16 @@ def contradictions(policy: Limiting, largest: int | None) -> Iterator[tuple[Path
             yield (*here, "amount"), problem, f"Write at least {smallest}, lower largest, or write taken: reserved."
 
 
+def assumed(policy: Limiting, facts: Facts) -> Facts:
+    """The facts with limits of which nothing was gathered taken to have room: for trying a policy on requests that were recorded under another."""
+    known = {one.name for one in facts.limits}
+    worth = facts.base.amount or 0
+    taken = [limit for limit in policy.limits if limit.is_taken(Stage.RESERVED) and _concerns(limit, facts)]
+    missing = [limit for limit in taken if limit.name not in known]
+    more = tuple(LimitFacts(limit.name, 0, min(worth, limit.at_most) if limit.counts_money else 1) for limit in missing)
+    return replace(facts, limits=facts.limits + more) if more else facts
+
+
 def standings(policy: Limiting, facts: Facts) -> tuple[LimitStanding, ...]:
     """How every limit stands that is taken when terms are reserved, by the facts gathered for it."""
     found = {one.name: one for one in facts.limits}
@@ -188,7 +200,7 @@ def findings(policy: Limiting, facts: Facts, text: str) -> Iterator[Finding]:
     """What the limits make of facts. One of which nothing was gathered is not known, and a person looks; ``text`` is the merchant's word when one denies."""
     found = {one.name: one for one in facts.limits}
     for limit in policy.limits:
-        if not limit.is_taken(Stage.RESERVED) or not _concerns(limit, facts):
+        if not limit.is_taken(Stage.RESERVED) or not (limit.name in found or _concerns(limit, facts)):
             continue
         money = policy.base if limit.counts_money else None
         case_text = f"The limit {limit.name} has room for it."
@@ -202,14 +214,10 @@ def findings(policy: Limiting, facts: Facts, text: str) -> Iterator[Finding]:
 
 
 def _concerns(limit: LimitRule, facts: Facts) -> bool:
-    """Whether the request is one of those it counts."""
-    match limit.who:
-        case Who.AGENT | Who.AGENTS:
-            return facts.request.agent_id is not None
-        case Who.SESSION:
-            return any(one.name == limit.name for one in facts.limits)
-        case _:
-            return True
+    """Whether the request is certainly one of those it counts, so that something should have been gathered."""
+    if limit.who is Who.SESSION:  # which sessions there are is not among the facts
+        return False
+    return limit.who not in (Who.AGENT, Who.AGENTS) or facts.request.agent_id is not None
 
 
 def _judged(limit: LimitRule, now: State, case: Case, base: str | None, text: str) -> Finding:

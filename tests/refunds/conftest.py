@@ -9,6 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from refunds.facts import BaseFacts, CustomerFacts, Facts, OrderFacts, PaymentFacts, ReadingFacts, RequestFacts
+from refunds.policy import sample_policy
+from refunds.policy.limits import assumed
 from refunds.processor import DisputeState, PaymentStatus
 from refunds.reasons import Reason
 
@@ -55,6 +57,6 @@ def facts() -> Build:
 
     def build(reading: ReadingFacts | None = None, **parts: dict[str, Any]) -> Facts:
         changed = {name: replace(getattr(GOOD, name), **values) for name, values in parts.items()}
-        return replace(GOOD, reading=reading, **changed)
+        return assumed(sample_policy(), replace(GOOD, reading=reading, **changed))
 
     return build

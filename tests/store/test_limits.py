@@ -13,21 +13,13 @@ from refunds.limits import Stage
 from refunds.messages import Situation
 from refunds.money import Money
 from refunds.people import Actor, PrincipalKind, Role
-from refunds.policy import sample_policy_text
 from refunds.processor import NotSent, ProcessorRefund, RefundState, Refused
 from refunds.rates import Rate
 from store import limits as store_limits
 from store import rates
 from store.operations import Attempt, Operation
+from tests.policies import with_limits
 from tests.store.world import World
-
-
-def limits(*written: str) -> str:
-    """The sample policy, with these limits instead of its own."""
-    before, _, rest = sample_policy_text().partition("\nlimits:\n")
-    after = "\n" + rest[rest.index("\n\n") :] if rest else ""
-    return before + after + "\nlimits:\n" + "".join(f"  - {{ {one} }}\n" for one in written)
-
 
 DENY = "taken: reserved, when_exceeded: deny"
 
@@ -71,7 +63,7 @@ async def sent(world: World, refund: str) -> tuple[Operation, Attempt]:
 
 
 async def test_twenty_racing_requests_of_which_one_fits_make_one(world: World) -> None:
-    await world.policy(limits(f"name: all_hour, who: everyone, amount: 45.00, window: 1h, {DENY}"))
+    await world.policy(with_limits(f"name: all_hour, who: everyone, amount: 45.00, window: 1h, {DENY}"))
     await shop(world, 20)
     first, _ = await asked(world, 0, amount=2_500)
     ids = [await world.accept(world.request(order_id=f"order-{n}", customer_id=f"customer-{n}", amount=2_000)) for n in range(20)]
@@ -98,7 +90,7 @@ async def test_twenty_racing_requests_of_which_one_fits_make_one(world: World) -
 
 async def test_a_limit_for_each_agent_and_session_counts_across_customers_and_leaves_others_alone(world: World) -> None:
     await world.policy(
-        limits(
+        with_limits(
             f"name: agent, who: agent, refunds: 2, window: 1m, {DENY}",
             f"name: session, who: session, refunds: 1, window: day, zone: UTC, {DENY}",
         )
@@ -119,7 +111,7 @@ async def test_a_limit_for_each_agent_and_session_counts_across_customers_and_le
 
 
 async def test_what_ends_gives_back_what_it_took_and_parked_keeps_it(world: World) -> None:
-    await world.policy(limits(f"name: all, who: everyone, refunds: 100, window: month, zone: UTC, {DENY}"))
+    await world.policy(with_limits(f"name: all, who: everyone, refunds: 100, window: month, zone: UTC, {DENY}"))
     await shop(world, 9)
     ids = [(await asked(world, n, amount=1_000 + n))[0] for n in range(6)]
     assert used(world) == (6, sum(range(1_000, 1_006)))
@@ -142,7 +134,7 @@ async def test_what_ends_gives_back_what_it_took_and_parked_keeps_it(world: Worl
 
 
 async def test_field_17_a_bounce_days_later_gives_nothing_back_to_the_day_it_comes_in(world: World) -> None:
-    await world.policy(limits(f"name: day, who: everyone, amount: 50.00, window: day, zone: UTC, {DENY}"))
+    await world.policy(with_limits(f"name: day, who: everyone, amount: 50.00, window: day, zone: UTC, {DENY}"))
     await shop(world, 4)
     refund, _ = await asked(world, 0, amount=3_000)
     operation, attempt = await sent(world, refund)
@@ -166,7 +158,9 @@ async def test_field_17_a_bounce_days_later_gives_nothing_back_to_the_day_it_com
 
 
 async def test_a_revision_takes_the_place_of_what_it_replaces(world: World) -> None:
-    await world.policy(limits("name: all, who: everyone, amount: 900.00, window: month, zone: UTC, taken: reserved, when_exceeded: deny"))
+    await world.policy(
+        with_limits("name: all, who: everyone, amount: 900.00, window: month, zone: UTC, taken: reserved, when_exceeded: deny")
+    )
     await shop(world, 2, amount=60_000)
     refund, seen = await asked(world, 0, amount=50_000)
     assert (seen.status, used(world)) == ("awaiting_review", (1, 50_000))
@@ -180,8 +174,26 @@ async def test_a_revision_takes_the_place_of_what_it_replaces(world: World) -> N
     assert used(world) == (2, 90_000), "terms that are refused take nothing and lose nothing"
 
 
+async def test_terms_that_lapsed_keep_the_place_that_they_had(world: World) -> None:
+    await world.policy(with_limits(f"name: hour, who: everyone, amount: 50.00, window: 1h, {DENY}"))
+    await shop(world, 4)
+    refund, _ = await asked(world, 0, amount=5_000)
+    world.clock.advance(hours=25)
+    assert (await asked_anew(world, 1, 5_000)).status == "approved", "the hour is another"
+    held = await world.kept(refund)
+    assert (held.status, held.code) == ("held", "TERMS_EXPIRED")
+
+    await world.read(paid(world, 0))
+    again = await world.steps.resume_held(refund)
+
+    assert (again.revision, again.code) == (2, ""), "it was in time when it was reserved, and is not denied for what others took since"
+    [row] = world.rows("SELECT * FROM limit_uses WHERE refund_id = %s", refund)
+    assert (row["revision"], row["taken_at"], row["given_back_at"]) == (2, world.clock.at - timedelta(hours=25), None)
+    assert standing(world, again.refund, "hour")["used"] == 5_000
+
+
 async def test_a_month_of_approvals_goes_out_at_the_pace_that_is_permitted(world: World) -> None:
-    await world.policy(limits("name: pace, who: everyone, refunds: 2, window: 1m, taken: sent"))
+    await world.policy(with_limits("name: pace, who: everyone, refunds: 2, window: 1m, taken: sent"))
     await shop(world, 5)
     ids = [(await asked(world, n))[0] for n in range(5)]
     world.clock.advance(seconds=30)
@@ -212,7 +224,7 @@ async def test_a_month_of_approvals_goes_out_at_the_pace_that_is_permitted(world
 
 
 async def test_who_waits_behind_others_looks_again_when_those_have_gone(world: World) -> None:
-    await world.policy(limits("name: pace, who: everyone, refunds: 2, window: 1m, taken: sent"))
+    await world.policy(with_limits("name: pace, who: everyone, refunds: 2, window: 1m, taken: sent"))
     await shop(world, 7)
     ids = [(await asked(world, n))[0] for n in range(7)]
     for one in ids[:2]:
@@ -230,7 +242,7 @@ async def test_who_waits_behind_others_looks_again_when_those_have_gone(world: W
 
 
 async def test_twenty_racing_sends_of_which_five_fit_are_five_attempts(world: World) -> None:
-    await world.policy(limits("name: pace, who: everyone, amount: 10000.00, window: 1h, taken: sent"))
+    await world.policy(with_limits("name: pace, who: everyone, amount: 10000.00, window: 1h, taken: sent"))
     await shop(world, 12, amount=200_000)
     ids = [(await asked(world, n, amount=200_000))[0] for n in range(12)]
     for one in ids:
@@ -248,7 +260,7 @@ async def test_twenty_racing_sends_of_which_five_fit_are_five_attempts(world: Wo
 
 async def test_refunds_made_outside_count_for_the_customer_and_for_everyone(world: World) -> None:
     await world.policy(
-        limits(
+        with_limits(
             f"name: customer, who: customer, amount: 50.00, window: day, zone: UTC, {DENY}",
             f"name: all, who: everyone, amount: 70.00, window: day, zone: UTC, {DENY}",
         )
@@ -289,7 +301,7 @@ async def asked_anew(world: World, number: int, amount: int) -> Situation:
 
 @pytest.mark.parametrize("rate", ["1.10", "0.000123", "149.37"])
 async def test_what_somebody_returned_outside_in_another_currency_counts_as_the_rate_says(world: World, rate: str) -> None:
-    await world.policy(limits(f"name: all, who: everyone, amount: 9000000.00, window: day, zone: UTC, {DENY}"))
+    await world.policy(with_limits(f"name: all, who: everyone, amount: 9000000.00, window: day, zone: UTC, {DENY}"))
     await shop(world, 1)
     expected = 0
     for currency, amount in (("EUR", 12_345), ("JPY", 12_345), ("KWD", 12_340)):
@@ -312,7 +324,7 @@ async def test_what_somebody_returned_outside_in_another_currency_counts_as_the_
 
 
 async def test_what_cannot_be_counted_is_no_zero(world: World) -> None:
-    await world.policy(limits("name: all, who: everyone, amount: 90000.00, window: day, zone: UTC, taken: both, when_exceeded: deny"))
+    await world.policy(with_limits("name: all, who: everyone, amount: 90000.00, window: day, zone: UTC, taken: both, when_exceeded: deny"))
     await shop(world, 2)
     before, _ = await asked(world, 0)
     await outside(world, 0, 500, "EUR")
@@ -327,7 +339,7 @@ async def test_what_cannot_be_counted_is_no_zero(world: World) -> None:
 
 async def test_a_reviewer_approves_as_much_as_one_may_and_no_more(world: World) -> None:
     await world.policy(
-        limits(
+        with_limits(
             "name: reviewers, who: reviewer, refunds: 2, window: 24h", "name: sums, who: reviewer, amount: 500.00, window: day, zone: UTC"
         )
     )
@@ -362,7 +374,7 @@ async def test_a_reviewer_approves_as_much_as_one_may_and_no_more(world: World) 
 
 
 async def test_one_reviewer_who_clicks_ten_times_at_once_approves_one(world: World) -> None:
-    await world.policy(limits("name: reviewers, who: reviewer, refunds: 1, window: 24h"))
+    await world.policy(with_limits("name: reviewers, who: reviewer, refunds: 1, window: 24h"))
     await shop(world, 8, amount=60_000)
     ids = [(await asked(world, n, amount=15_000))[0] for n in range(8)]
 
@@ -373,7 +385,7 @@ async def test_one_reviewer_who_clicks_ten_times_at_once_approves_one(world: Wor
 
 
 async def test_field_52_a_limit_is_taken_once_however_often_it_is_replayed(world: World) -> None:
-    await world.policy(limits("name: all, who: everyone, refunds: 100, window: month, zone: UTC"))
+    await world.policy(with_limits("name: all, who: everyone, refunds: 100, window: month, zone: UTC"))
     await shop(world, 1)
     refund, _ = await asked(world, 0)
     for _ in range(3):
@@ -394,7 +406,7 @@ async def test_field_52_a_limit_is_taken_once_however_often_it_is_replayed(world
 
 
 async def test_warnings_come_from_the_set_share_on_and_people_are_told_once_a_window(world: World) -> None:
-    await world.policy(limits("name: all, who: everyone, refunds: 4, window: day, zone: UTC, taken: reserved, warn_at_percent: 50"))
+    await world.policy(with_limits("name: all, who: everyone, refunds: 4, window: day, zone: UTC, taken: reserved, warn_at_percent: 50"))
     await shop(world, 5)
 
     warned = [standing(world, (await asked(world, n))[0], "all")["warns"] for n in range(4)]

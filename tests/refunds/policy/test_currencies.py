@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from refunds.facts import Check, Facts, PolicyDecision
-from refunds.policy import PolicyError, evaluate, load_policy, policy_hash, sample_policy_text
+from refunds.policy import PolicyError, evaluate, load_policy, policy_hash
 from refunds.policy.model import Policy
+from tests.policies import without_limits
 from tests.refunds.conftest import NOW
 
 Build = Callable[..., Facts]
-SAMPLE = sample_policy_text()
+SAMPLE = without_limits()
 NAMED = "\nbase_currency: USD\n"
 AGE = "\nrates_at_most_days_old: 7\n"
 ONE_EURO = {"amount": 5_417, "rate": "1.0834", "rate_id": "rate_1", "rate_at": NOW - timedelta(days=2)}
@@ -144,7 +145,10 @@ def test_a_wrong_setting_is_told_with_line_and_field(changes: list[tuple[str, st
 
 def test_a_policy_without_these_settings_keeps_its_hash() -> None:
     """Recorded before there were such settings."""
-    assert policy_hash(one_currency().replace("    kept_with_order: true\n", "")) == "27d52f2e35af6a7f5173ea671543a56dc1635ea5f23bff3b62fbdd5242377e48"
+    assert (
+        policy_hash(one_currency().replace("    kept_with_order: true\n", ""))
+        == "27d52f2e35af6a7f5173ea671543a56dc1635ea5f23bff3b62fbdd5242377e48"
+    )
     assert policy_hash(SAMPLE) != policy_hash(changed((NAMED, "\nbase_currency: EUR\n")))
     assert policy_hash(SAMPLE) != policy_hash(changed((AGE, "\nrates_at_most_days_old: 8\n")))
     assert isinstance(load_policy(SAMPLE), Policy)

@@ -40,7 +40,8 @@ def test_every_setting_is_on_the_page() -> None:
 
 
 def test_every_fact_is_on_the_page() -> None:
-    assert set(FACTS) | {"at"} == {f.name for f in fields(Facts)}
+    # What limits over time have counted is judged by their own checks and is nothing a rule sees.
+    assert set(FACTS) | {"at", "limits"} == {f.name for f in fields(Facts)}
     on_page = rows("The facts")
     assert len(on_page) == len(set(on_page))
     assert set(on_page) == {"at"} | {f"{group}.{name}" for group, names in FACTS.items() for name in names}
@@ -48,8 +49,9 @@ def test_every_fact_is_on_the_page() -> None:
 
 def test_every_check_is_on_the_page_in_its_order(facts: Any) -> None:
     decision = evaluate(sample_policy(), facts(reading=ReadingFacts(False, Intent.REFUND, Proposal.APPROVE, 90)))
-    made = [check.id for check in decision.checks if not check.id.startswith("rule:")]
-    assert [*made, "rule:ID"] == rows("The checks")
+    made = [check.id for check in decision.checks if not check.id.startswith(("rule:", "limit:"))]
+    at = made.index("reading")
+    assert [*made[:at], "limit:NAME", *made[at:], "rule:ID"] == rows("The checks")
 
 
 def test_the_example_on_the_page_is_a_rule() -> None:
