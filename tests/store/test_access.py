@@ -99,7 +99,7 @@ def test_nobody_but_the_owner_changes_what_is_written_once(migrated: World, logi
         (grants.CLASSIFY, "INSERT INTO decisions (id) VALUES ('dec')"),
         (grants.CLASSIFY, "UPDATE refunds SET status = 'approved'"),
         (grants.CLASSIFY, "SELECT 1 FROM payments"),
-        (grants.WORKER, "SELECT 1 FROM texts"),
+        (grants.WORKER, "SELECT sealed FROM texts"),
         (grants.WORKER, "SELECT 1 FROM customer_keys"),
         (grants.WORKER, "SELECT 1 FROM sealing_keys"),
         (grants.WORKER, "INSERT INTO operations (id) VALUES ('op')"),
