@@ -71,6 +71,9 @@ def _left_out(result: Mapping[str, Any]) -> Iterator[str]:
     for left in result["left_out"]:
         examples = f" (such as {', '.join(left['examples'])})" if left["examples"] else ""
         yield f"Left out: {left['requests']:,}, {left['why']}{examples}."
+    if limits := result["limits_taken_to_have_room"]:
+        most = max(limits.values())
+        yield f"Nothing was recorded of the limits {', '.join(limits)} with up to {most:,} of them; there they are taken to have room."
     if parts := result.get("parts_of_groups"):
         yield f"{parts:,} of them are parts of groups; each was judged by itself here."
     if assumed := result.get("assumed"):

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from refunds.errors import RefundError
 from refunds.facts import Facts, PolicyDecision
+from refunds.policy import limits
 from refunds.policy.evaluate import evaluate
-from refunds.policy.limits import assumed
 from refunds.policy.model import Policy, ReviewRole
 
 MOST_EXAMPLES = 5
@@ -172,6 +172,7 @@ class Tally:
     reasons: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     checks: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     left_out: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    assumed: dict[str, int] = field(default_factory=dict[str, int])
 
     def take(self, facts: Facts, before: PolicyDecision, after: PolicyDecision, changed: Changed | None) -> None:
         """Count one request."""
@@ -208,14 +209,14 @@ class Tally:
         """Add what another tally came to, as :meth:`plain` gave it."""
         self.requests += other["requests"]
         _add(self.directions, other["directions"])
-        for name in ("moves", "tiers", "ways", "amounts", "reasons", "checks", "left_out"):
+        for name in ("moves", "tiers", "ways", "amounts", "reasons", "checks", "left_out", "assumed"):
             _add(getattr(self, name), other[name])
         for left in self.left_out.values():
             del left[_EXAMPLES][MOST_EXAMPLES:]
 
     def plain(self) -> dict[str, Any]:
         """The sums as JSON values, to be merged elsewhere."""
-        names = ("requests", "directions", "moves", "tiers", "ways", "amounts", "reasons", "checks", "left_out")
+        names = ("requests", "directions", "moves", "tiers", "ways", "amounts", "reasons", "checks", "left_out", "assumed")
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -234,6 +235,7 @@ class Tally:
             "changed": self.changed,
             **{direction.value: self.directions.get(direction.value, 0) for direction in Direction},
             "left_out": [{"why": why, **left} for why, left in sorted(self.left_out.items())],
+            "limits_taken_to_have_room": dict(sorted(self.assumed.items())),
             "moves": moves,
             "outcomes": _both(self.ways, [way.value for way in Way]),
             "tiers": _both(self.tiers, ["1", "2", "3", "4"]),
@@ -265,12 +267,19 @@ def _add(mine: dict[str, Any], others: Mapping[str, Any]) -> None:
 
 
 def judge_both(before: Policy, after: Policy, identifier: str, facts: Facts, tally: Tally) -> Changed | None:
-    """Judge one request under both policies and count it; what cannot be judged is left out and counted as that."""
+    """Judge one request under both policies and count it; what cannot be judged is left out and counted as that.
+
+    A limit over time of which nothing was gathered when the request came is taken to have room, and counted as taken so: nobody recorded what it would have
+    counted then.
+    """
+    seen = limits.assumed(before, facts), limits.assumed(after, facts)
     try:
-        decisions = evaluate(before, assumed(before, facts)), evaluate(after, assumed(after, facts))
+        decisions = evaluate(before, seen[0]), evaluate(after, seen[1])
     except RefundError as error:  # amounts in a currency that this version of the program no longer knows
         tally.leave_out(f"cannot be judged: {error.code}", identifier)
         return None
+    for name in sorted({one.name for facts_seen in seen for one in facts_seen.limits[len(facts.limits) :]}):
+        tally.assumed[name] = tally.assumed.get(name, 0) + 1
     changed = compare(identifier, *decisions, facts)
     tally.take(facts, *decisions, changed)
     return changed
