@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from activities.processors.error_map import KEY_REFUSED, PERMISSION
+from activities.processors.error_map import KEY_REFUSED, OTHER_WORLD, PERMISSION
 from refunds.errors import Code
 from refunds.processor import ProcessorError
 
@@ -20,7 +20,7 @@ class Halts(Protocol):
 CANNOT_LOOK_UP = "cannot_look_up"
 """The reason of an unknown outcome that could not even be looked up; its detail is the reason of that."""
 
-HALTING = {KEY_REFUSED: Code.KEY_REFUSED, PERMISSION: Code.KEY_NOT_PERMITTED}
+HALTING = {KEY_REFUSED: Code.KEY_REFUSED, PERMISSION: Code.KEY_NOT_PERMITTED, OTHER_WORLD: Code.ANSWER_OF_OTHER_MODE}
 """Reasons of the error map that say something about our key, and the code of the halt for each."""
 
 

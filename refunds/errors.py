@@ -143,6 +143,7 @@ class Code(StrEnum):
     # why a processor is halted
     KEY_REFUSED = "KEY_REFUSED"
     KEY_NOT_PERMITTED = "KEY_NOT_PERMITTED"
+    ANSWER_OF_OTHER_MODE = "ANSWER_OF_OTHER_MODE"
     DATABASE_FORGOT = "DATABASE_FORGOT"
     DATABASE_RESTORED = "DATABASE_RESTORED"
     HALTED_BY_OPERATOR = "HALTED_BY_OPERATOR"
@@ -505,6 +506,11 @@ CATALOGUE: dict[Code, Meaning] = {
     ),
     _C.KEY_NOT_PERMITTED: Meaning(
         0, "Our key may not do what submitting needs.", "Give the key the right to write refunds and payments, then lift the halt."
+    ),
+    _C.ANSWER_OF_OTHER_MODE: Meaning(
+        0,
+        "The processor answered from its test side in live mode, or the other way round.",
+        "Find out whose key and address the payments role has (REFUNDS_MODE, STRIPE_API_KEY), then lift the halt.",
     ),
     _C.DATABASE_FORGOT: Meaning(
         0,

@@ -20,6 +20,8 @@ SHAPE = "unexpected_shape"
 """The reason of an answer whose JSON is not what was asked for."""
 OTHER_MODE = "other_mode"
 """The reason of an id that Stripe knows in test mode where the key is live, or the other way round."""
+OTHER_WORLD = "answer_of_other_mode"
+"""The reason of an answer that says of itself that it is of the test side in live mode, or the other way round."""
 LONGEST_WAIT_S = 3_600
 """No answer makes us wait longer than this, whatever it asks for: a field of a header must not stop a refund for a year."""
 

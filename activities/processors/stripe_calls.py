@@ -5,18 +5,18 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import stripe
 
 from activities.processors import answers
-from activities.processors.error_map import SHAPE, translate
+from activities.processors.error_map import OTHER_WORLD, SHAPE, translate
 from activities.processors.transport import Transport, sending_before
 from refunds import points
 from refunds.clock import Clock
 from refunds.processor import NotSent, Unknown
-from refunds.settings import Settings
+from refunds.settings import Mode, Settings
 
 PAGE = 100
 MISSHAPEN = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
@@ -30,6 +30,7 @@ class StripeCalls:
         if settings.stripe_api_key is None:
             raise RuntimeError("STRIPE_API_KEY is not set; only the payments role holds it")
         self._clock = clock
+        self._live = settings.refunds_mode is Mode.LIVE
         self._transport = Transport(settings)
         self._client = stripe.StripeClient(
             settings.stripe_api_key.get_secret_value(),
@@ -44,7 +45,10 @@ class StripeCalls:
         await self._transport.close_async()
 
     async def _get(self, path: str, **params: Any) -> object:
-        return (await self._client.raw_request_async("get", path, **params)).data
+        found = (await self._client.raw_request_async("get", path, **params)).data
+        if self._of_other_mode(found):
+            raise NotSent(OTHER_WORLD, f"GET {path} was answered from the {'test' if self._live else 'live'} side")
+        return found
 
     async def _get_exactly(self, path: str, **params: Any) -> object:
         """The same, with every number that has a fraction as it was written: a rate never becomes a float."""
@@ -52,7 +56,20 @@ class StripeCalls:
 
     async def _post(self, call: str, path: str, idempotency_key: str, params: dict[str, Any]) -> object:
         async with points.around(call):
-            return (await self._client.raw_request_async("post", path, **params, idempotency_key=idempotency_key)).data
+            made = (await self._client.raw_request_async("post", path, **params, idempotency_key=idempotency_key)).data
+            if self._of_other_mode(made):
+                raise Unknown(OTHER_WORLD, f"{call} was answered from the {'test' if self._live else 'live'} side")
+            return made
+
+    def _of_other_mode(self, answer: object) -> bool:
+        """Whether an answer, or an object in a list of them, says of itself that it is of the other side than ours: test objects move no money, live ones do."""
+        if not isinstance(answer, dict):
+            return False
+        found = cast(dict[str, Any], answer)
+        listed = found.get("data")
+        objects = [found, *(cast(list[Any], listed) if isinstance(listed, list) else [])]
+        said = [cast(dict[str, Any], one).get("livemode") for one in objects if isinstance(one, dict)]
+        return (not self._live) in [side for side in said if isinstance(side, bool)]
 
     async def _every(self, kind: str, path: str, **scope: str) -> list[answers.Json]:
         """All objects of a list, to the last page."""
