@@ -11,6 +11,7 @@ from cli.commands import (
     customers,
     delegations,
     groups,
+    ledger,
     legs,
     orders,
     policy,
@@ -46,7 +47,6 @@ app.command()(stack.migrate)
 app.command()(stack.demo)
 app.command("list")(reading.list_refunds)
 app.command()(reading.show)
-app.command()(reading.ledger)
 for _command in (acting.approve, acting.deny, acting.revise, acting.consent, acting.settle, acting.withdraw):
     app.command()(_command)
 app.command()(reviewing.assign)
@@ -59,6 +59,7 @@ for _command in (reconciling.reconcile, reconciling.reconciliations, reconciling
 app.command()(customers.forget)
 app.command()(customers.export)
 app.add_typer(customers.retention, name="retention")
+app.add_typer(ledger.ledger, name="ledger")
 app.add_typer(reconciling.discrepancies, name="discrepancies")
 app.add_typer(groups.groups, name="groups")
 app.add_typer(orders.orders, name="orders")

@@ -1,11 +1,11 @@
-"""Commands that only look: ``list``, ``show`` and ``ledger``."""
+"""Commands that only look: ``list`` and ``show``."""
 
 from typing import Annotated
 
 import typer
 
-from cli import ledger_view, refund_view
-from cli.client import PAGE, Api, segment
+from cli import refund_view
+from cli.client import PAGE, Api
 from cli.options import Json, RefundId, instant
 from cli.output import Output
 from refunds.status import Status
@@ -64,15 +64,3 @@ def show(refund: RefundId, as_json: Json = False) -> None:
         out.json(found)
     else:
         refund_view.show(out, found)
-
-
-def ledger(refund: RefundId, as_json: Json = False) -> None:
-    """Show the record of one refund: every change, when, by whom, and what it was. For auditors and reviewers."""
-    out = Output(as_json)
-    with Api() as api:
-        found = api.get(f"/v1/refunds/{segment(refund)}/ledger")
-        names = {} if as_json else ledger_view.names_in(api.refund(refund))
-    if as_json:
-        out.json(found)
-    else:
-        ledger_view.show(out, found["entries"], names)

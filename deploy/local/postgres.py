@@ -25,7 +25,7 @@ from deploy.local.processes import Command, write_text
 HOST = "127.0.0.1"
 DATABASE = "refunds"
 OWNER = "refunds_owner"
-LOGINS = ("refunds_api", "refunds_worker", "refunds_classify", "refunds_payments", "refunds_ledger")
+LOGINS = ("refunds_api", "refunds_worker", "refunds_classify", "refunds_payments", "refunds_ledger", "refunds_auditor")
 SUPERUSER = "postgres"
 # Where the files go when root starts the stack in a directory that no other account can enter (a checkout in /root).
 OUTSIDE = (Path("/var/lib/durable-refunds"), Path("/var/tmp/durable-refunds"))
@@ -140,7 +140,7 @@ class PostgresServer:
 
         The logins can connect and nothing else: what they may see and do is granted by the migrations.
         """
-        passwords = self._passwords()
+        passwords = self._complete_passwords()
         with self.connect(SUPERUSER, "postgres") as connection:
             for role in (OWNER, *LOGINS):
                 known = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
@@ -150,17 +150,16 @@ class PostgresServer:
         self.create_database(DATABASE)
 
     def create_database(self, name: str, template: str | None = None) -> None:
-        """Create a database that belongs to the owner's role and that only our logins may enter; no-op if it exists."""
+        """Create a database that belongs to the owner's role and that only our logins may enter; one that exists is kept, and new logins may enter it."""
         with self.connect(SUPERUSER, "postgres") as connection:
-            if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone():
-                return
             database = sql.Identifier(name)
-            connection.execute(
-                sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE {}").format(
-                    database, sql.Identifier(OWNER), sql.Identifier(template or "template0")
+            if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone():
+                connection.execute(
+                    sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE {}").format(
+                        database, sql.Identifier(OWNER), sql.Identifier(template or "template0")
+                    )
                 )
-            )
-            connection.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(database))
+                connection.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(database))
             logins = sql.SQL(", ").join(sql.Identifier(login) for login in LOGINS)
             connection.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(database, logins))
 
@@ -187,6 +186,15 @@ class PostgresServer:
         )
         with contextlib.closing(connection):
             yield connection
+
+    def _complete_passwords(self) -> dict[str, str]:
+        """The passwords, with one for each login that this cluster, made by an earlier version, does not have yet."""
+        passwords = self._passwords()
+        missing = [role for role in (OWNER, *LOGINS) if role not in passwords]
+        if missing:
+            passwords |= {role: secrets.token_urlsafe(24) for role in missing}
+            write_text(self._passwords_file, json.dumps(passwords, indent=1))
+        return passwords
 
     def _passwords(self) -> dict[str, str]:
         return json.loads(self._passwords_file.read_text())

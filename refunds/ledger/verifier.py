@@ -380,8 +380,10 @@ class Chain:
         self.size = seq
         return entry
 
-    def end(self, root: bytes) -> None:
-        """No entry follows; ``root`` is what was signed over all of them. Raises :class:`Wrong`, naming one of the last two if they do not fit."""
+    def end(self, root: bytes | None) -> None:
+        """No entry follows; ``root`` is what was signed over all of them, if anything was. Raises :class:`Wrong` when the last two do not fit together."""
+        if self._torn is not None and root is None:
+            raise Wrong("changed", f"Entry {self.size - 1} or the one after it, which is the last, was changed.", self.size - 1)
         if self._torn is not None:
             peaks = list(self._earlier)  # as they would be, had the last but one the hash that the last one names
             add_leaf(peaks, self.size - 2, bytes.fromhex(self._torn))
@@ -428,18 +430,22 @@ class Kept:
 
     def compare(self, size: int, root: bytes) -> None:
         """Hold a root against the kept checkpoint of that size, if there is one. Raises :class:`Wrong`."""
+        if (wrong := self.differs(size, root)) is not None:
+            raise wrong
+
+    def differs(self, size: int, root: bytes) -> Wrong | None:
+        """What is wrong if the kept checkpoint of that size has another root. Ask by rising sizes: what agreed before bounds what did not."""
         kept = self._by_size.get(size)
-        if kept is None:
-            return
-        if kept.root != root:
+        if kept is not None and kept.root != root:
             first = self._agreed + 1
-            raise Wrong(
+            return Wrong(
                 "forked",
                 f"This is another history than the one that was signed: a kept checkpoint of {size} entries has another root,"
                 f" so an entry from {first} to {size} was changed after it was signed.",
                 first,
             )
-        self._agreed = size
+        self._agreed = size if kept is not None else self._agreed
+        return None
 
     def reaches(self, size: int) -> None:
         """Raise :class:`Wrong` when more entries were signed than there are."""
@@ -464,6 +470,7 @@ def verify_export(lines: Iterable[bytes], keys: Sequence[Key], kept: Kept, now: 
     rest, digest = iter(lines), hashlib.sha256()
     checkpoint = read_header(_whole(next(rest, b""), digest, "The file ends within its first line."), keys)
     chain = Chain(now)
+    forked: Wrong | None = None
     while chain.size < checkpoint.size:
         seq = chain.size + 1
         said = f"The file is truncated: entry {seq} is cut off or missing, and {checkpoint.size} entries were signed."
@@ -474,8 +481,11 @@ def verify_export(lines: Iterable[bytes], keys: Sequence[Key], kept: Kept, now: 
             chain.add(line)
         except Wrong as wrong:
             raise (_told_apart(wrong, rest) if wrong.kind == "order" else wrong) from None
-        kept.compare(chain.size, chain.root()) if kept.get(chain.size) else None
-    chain.end(checkpoint.root)
+        if kept.get(chain.size) is not None and forked is None:
+            forked = kept.differs(chain.size, chain.root())
+    chain.end(checkpoint.root)  # an entry that no longer fits explains more than a root does
+    if forked is not None:
+        raise forked
     kept.reaches(chain.size)
     if chain.root() != checkpoint.root:
         raise Wrong(
