@@ -24,17 +24,23 @@ _SENTENCES = {
     "revise_recorded": "other terms were asked for",
     "settle_recorded": "settled by hand as {outcome}",
     "withdraw_recorded": "it was withdrawn",
+    "assign_recorded": "who looks at it, or in which queue {queue}, was changed",
+    "note_kept": "words were left with it",
+    "evidence_attached": "evidence was attached: {kind}",
     "decision_refused": "a decision was refused: {code}",
     "consent_refused": "a consent was refused: {code}",
     "revision_refused": "a revision was refused: {code}",
     "withdrawal_refused": "a withdrawal was refused: {code}",
     "settlement_refused": "a settlement was refused: {code}",
+    "assignment_refused": "giving it to somebody was refused: {code}",
+    "evidence_refused": "evidence was refused: {code}",
     "instruction_refused": "{kind} did not count: {code}",
     "message_refused": "a message {kind} was refused: {code}",
     "reminded": "whoever it waits for was reminded",
     "escalated": "nobody answered in queue {from}, so it went to queue {queue} until {until}",
     "review_time_anew": "it has its time in queue {queue} anew, until {until}: another part of its group had not come so far",
     "held_for_another_reason": "it is held for another reason now: {code}",
+    "terms_void": "the approved terms of revision {revision} no longer fit what is true now, so they are judged again",
     "intent": "the intent to make a {kind} was recorded and the approvals were used",
     "attempt_opened": "attempt {number} to send it was opened",
     "attempt_ended": "an attempt ended: {outcome}",
@@ -63,6 +69,7 @@ def names_in(refund: Mapping[str, Any]) -> dict[str, str]:
     """Everybody whom a refund names, by id: who asked, decided, and gave instructions."""
     people = [(refund.get("request") or {}).get("requester")]
     people += [decision.get("recorded_by") for decision in refund.get("decisions") or ()]
+    people += [decision.get("on_behalf_of") for decision in refund.get("decisions") or ()]
     people += [instruction.get("by") for instruction in refund.get("instructions") or ()]
     return {one["id"]: f"{one['name']} ({one['handle']})" for one in people if one}
 

@@ -68,7 +68,6 @@ async def right_to_approve(
     ``DELEGATION_INVALID`` and what :mod:`refunds.approving` raises.
     """
     review = Review.from_plain(change["review"])
-    check_reason(review, reason)
     row = await read_case(connection, change, actor.principal_id)
     case = case_of(change, row)
     needed = roles_needed(review, change["rung"], change["queue"])
@@ -76,6 +75,7 @@ async def right_to_approve(
     def allowed(right: Right) -> None:
         check_role(right, needed, change["queue"])
         check_approval(case, review, right)
+        check_reason(review, reason)
 
     return _first_allowed(_rights(actor, row["delegated"], on_behalf_of), allowed), row
 
@@ -83,11 +83,11 @@ async def right_to_approve(
 async def right_to_deny(connection: AsyncConnection, change: Change, actor: Actor, *, on_behalf_of: str | None, reason: str) -> Right:
     """The right in which a person denies. No ceiling and no part in it keeps anybody with the role from saying no. Raises as :func:`right_to_approve`."""
     review = Review.from_plain(change["review"])
-    check_reason(review, reason)
     needed = roles_needed(review, change["rung"], change["queue"])
 
     def allowed(right: Right) -> None:
         check_role(right, needed, change["queue"])
+        check_reason(review, reason)
 
     try:
         return _first_allowed(_rights(actor, [], on_behalf_of), allowed)

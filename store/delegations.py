@@ -69,7 +69,7 @@ async def delegate(
     own = await live(connection, actor.principal_id, now)
     if not actor.has(role) or not own.has(role):
         raise RefundError(
-            Code.INVALID_FIELD, f"You do not hold the role {role} yourself; what was handed to you stays with you.", field="role"
+            Code.ROLE_TOO_LOW, f"You do not hold the role {role} yourself; what was handed to you stays with you.", field="role"
         )
     delegate_id = await find_person(connection, to, field="to")
     if delegate_id == actor.principal_id:

@@ -42,7 +42,8 @@ async def attach(
         )
     )
     owner = {"refund_id": refund_id, "customer_id": change["customer_id"]}
-    commitments = await texts.write(connection, **owner, values={f"evidence:{evidence_id}": words})
-    change.note("evidence_attached", actor=actor.principal_id, commitments=commitments, evidence=evidence_id, kind=kind, digest=digest)
+    kept = await texts.write(connection, **owner, values={f"evidence:{evidence_id}": words})
+    said = {"evidence": evidence_id, "kind": kind, "digest": digest, "masked": kept.masked or None}
+    change.note("evidence_attached", actor=actor.principal_id, commitments=kept.commitments, **said)
     await change.save(connection, announce=True)
     return Attached(evidence_id, change.row)

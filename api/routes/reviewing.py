@@ -8,7 +8,7 @@ from pydantic import StringConstraints, model_validator
 from api import presenting
 from api.answering import present_view
 from api.bodies import parse
-from api.calls import Call, TheCall, refund_id_in
+from api.calls import TheCall, refund_id_in
 from api.contract import errors, takes
 from api.routes.delegations import QueueName
 from api.schemas import RefundView
@@ -17,8 +17,6 @@ from refunds.orders import CleanText, Strict
 from refunds.people import Role
 from refunds.requests import PersonName
 from store import assigning, evidence, notes, views
-from store.db import Connection
-from store.decisions import Recorded
 
 router = APIRouter(prefix="/v1/refunds/{refund_id}", tags=["decisions"])
 
@@ -79,7 +77,8 @@ async def assign(refund_id: str, call: TheCall) -> Response:
             connection, clock, refund_id=refund_id, actor=call.actor, to=said.person, queue=said.queue
         )
         if not recorded.replayed:
-            await _keep_reason(call, connection, recorded, said.reason)
+            given = {"actor": call.actor.principal_id, "about": recorded.id, "note": said.reason}
+            await notes.keep(connection, call.services.texts, refund_id=refund_id, **given)
     return presenting.answer(await present_view(call, refund_id))
 
 
@@ -110,8 +109,3 @@ async def attach(refund_id: str, call: TheCall) -> Response:
             digest=said.digest,
         )
     return presenting.answer(await present_view(call, refund_id), 201)
-
-
-async def _keep_reason(call: Call, connection: Connection, recorded: Recorded, reason: str) -> None:
-    given = {"refund_id": recorded.row["id"], "actor": call.actor.principal_id, "about": recorded.id, "note": reason}
-    await notes.keep(connection, call.services.texts, **given)

@@ -173,9 +173,8 @@ class Shop:
         """A person decides on the present terms."""
         terms = (await self.row(refund_id))["terms_hash"]
         async with self.api.begin() as connection:
-            await decisions.record_review(
-                connection, self.clock, refund_id=refund_id, actor=self.people[who], verdict=verdict, terms_hash=terms
-            )
+            given = {"refund_id": refund_id, "actor": self.people[who], "verdict": verdict, "terms_hash": terms}
+            await decisions.record_review(connection, self.clock, reason="looked at it", **given)
 
     # --- the steps -------------------------------------------------------------------------------------------------------------------
 

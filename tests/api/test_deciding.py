@@ -125,9 +125,11 @@ async def test_above_the_ceiling_a_manager_decides(api: Api) -> None:
     view = (await api.call("GET", f"/v1/refunds/{refund_id}", await api.reviewer())).json()
 
     low = await decide(api, view, await api.reviewer())
-    high = await decide(api, view, await api.caller("mia", Role.MANAGER))
+    silent = await decide(api, view, await api.caller("mia", Role.MANAGER))
+    high = await decide(api, view, await api.caller("mia", Role.MANAGER), note="the parcel came back")
 
     assert (low.status_code, low.json()["code"]) == (403, "ROLE_TOO_LOW")
+    assert (silent.status_code, silent.json()["code"], silent.json()["field"]) == (422, "REASON_REQUIRED", "note")
     assert (high.json()["status"], high.json()["decision"]["role"]) == ("approved", "manager")
 
 

@@ -216,7 +216,7 @@ class Whole:
     async def decide(self, who: str, refund: str, verdict: str = "approve", **more: Any) -> httpx.Response:
         """Decide on the terms as they are now."""
         seen = more.pop("terms_hash", None) or (await self.view(refund))["terms_hash"]
-        return await self.act(who, refund, "decisions", {"verdict": verdict, "terms_hash": seen} | more)
+        return await self.act(who, refund, "decisions", {"verdict": verdict, "terms_hash": seen, "note": "looked at it"} | more)
 
     async def agree(self, refund: str, who: str = "shop") -> httpx.Response:
         """The shop passes on that the customer agreed to the terms as they are now."""

@@ -244,7 +244,7 @@ class World:
         terms_hash = terms_hash or self.row(refund_id)["terms_hash"]
         async with self.api.begin() as connection:
             return await decisions.record_review(
-                connection, self.clock, refund_id=refund_id, actor=actor, verdict=verdict, terms_hash=terms_hash
+                connection, self.clock, refund_id=refund_id, actor=actor, verdict=verdict, terms_hash=terms_hash, reason="looked at it"
             )
 
     async def refused(self, refund_id: str, actor: Actor, verdict: str = "approve", terms_hash: str | None = None) -> Code:
