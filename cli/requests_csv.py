@@ -19,7 +19,7 @@ from cli.problems import Misused
 from refunds.clock import parse_rfc3339, rfc3339
 from refunds.errors import RefundError
 from refunds.facts import Facts
-from refunds.money import parse_amount
+from refunds.money import CURRENCIES, parse_amount
 
 NEEDED = ("amount", "currency", "at")
 SEPARATOR = ";"
@@ -81,19 +81,17 @@ class RequestsFile:
     def rows(self) -> Iterator[Request | LeftOut]:
         """Every row in its order, read or left out; empty lines are neither."""
         with self._open() as file:
-            reader = csv.reader(file, delimiter=self._delimiter, strict=True)
-            next(reader)
-            while True:
-                line = reader.line_num + 1
+            for number, line in enumerate(file, 1):
+                if number == 1 or not line.strip():
+                    continue
                 try:
-                    cells = next(reader)
-                except StopIteration:
-                    return
+                    # Each line by itself: no fact goes over several, and a quote that was not closed must not swallow the rows below it.
+                    [cells] = csv.reader([line], delimiter=self._delimiter, strict=True)
                 except csv.Error as error:
-                    yield LeftOut(line, "-", f"the row is no CSV ({error}). Close its quotes.")
+                    yield LeftOut(number, "-", f"the row is no CSV ({error}). Close its quotes, and keep it on one line.")
                     continue
                 if any(cell.strip() for cell in cells):
-                    yield self._row(line, cells)
+                    yield self._row(number, cells)
 
     def _open(self) -> Any:
         # What is not UTF-8 becomes a mark that no column takes, so that the line can be named instead of the file being given up.
@@ -199,7 +197,7 @@ def _known() -> dict[str, tuple[str, Read]]:
     for name in full:
         short.setdefault(name.partition(".")[2], []).append(name)
     unique = {name: full[those[0]] for name, those in short.items() if len(those) == 1}
-    named = {"id": ("id", _text), "at": ("at", _instant), "currency": full["request.currency"], _WRITTEN: (_WRITTEN, _text)}
+    named = {"id": ("id", _text), "at": ("at", _instant), "currency": ("request.currency", _currency), _WRITTEN: (_WRITTEN, _text)}
     return full | unique | named
 
 
@@ -217,6 +215,12 @@ def _reading(hint: Any) -> Read:
 def _text(text: str) -> str:
     if not text:
         raise ValueError("it is empty. Write a value.")
+    return text
+
+
+def _currency(text: str) -> str:
+    if text not in CURRENCIES:
+        raise ValueError("this currency cannot be refunded here. Use an upper-case ISO code such as USD.")
     return text
 
 

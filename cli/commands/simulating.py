@@ -27,7 +27,7 @@ Shows = Callable[[int, int | None], None]
 
 
 def simulate(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", exists=True, dir_okay=False, help="The policy to try.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="The policy to try.")] = None,
     version: Annotated[int | None, typer.Option("--version", min=1, help="A published version to try, instead of a file.")] = None,
     against: Annotated[
         str, typer.Option("--against", help="What it is held against: a version, or with --csv a file; in force by default.")
