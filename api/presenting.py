@@ -10,6 +10,7 @@ from fastapi import Response
 
 from api import approving, governing
 from api.limit_shapes import limit_view, refused
+from refunds.apart import DETAILS
 from refunds.clock import parse_rfc3339, rfc3339
 from refunds.errors import CATALOGUE, Code
 from refunds.ids import workflow_id
@@ -154,7 +155,7 @@ def refund(seen: Seen, *, run_url: str, texts: Mapping[str, str] | None, reads_t
     }
     shown["next_step"] = "; ".join(filter(None, (shown["next_step"], *map(_stopped, row["held_by"])))) or None
     if reads_text:
-        shown["texts"] = None if texts is None else {kind: words for kind, words in texts.items() if kind != SEALED}
+        shown["texts"] = None if texts is None else {kind: words for kind, words in texts.items() if kind not in (SEALED, DETAILS)}
     return shown
 
 
@@ -193,8 +194,8 @@ def _request(row: Row) -> dict[str, Any]:
         "agent_id": row["agent_id"],
         "lines": row["details"].get("lines", []),
         "shipping": row["details"].get("shipping", False),
-        "metadata": row["details"].get("metadata", {}),
-        "customer_authentication": row["details"].get("customer_authentication"),
+        "metadata": row["details_whole"].get("metadata", {}),
+        "customer_authentication": row["details_whole"].get("customer_authentication"),
         "has_message": row["has_text"],
     }
 

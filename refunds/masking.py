@@ -136,7 +136,7 @@ _AMEX, _DINERS = [4, 6, 5], [4, 6, 4]
 def _cards(flat: str) -> Iterator[tuple[int, int]]:
     """Where card numbers are, from left to right and not overlapping."""
     for run in _RUN.finditer(flat):
-        if run.end() - run.start() < 12 or not _stands_alone(flat, run.start(), run.end()):
+        if run.end() - run.start() < 12:
             continue
         groups = [(found.start(), found.end()) for found in _GROUP.finditer(flat, run.start(), run.end())]
         # In a long list of numbers nobody writes a card digit by digit; looking for it there would take whoever serves the call long.
@@ -161,7 +161,7 @@ def _card_from(flat: str, groups: list[tuple[int, int]], first: int) -> int | No
         if len(digits) > 19:
             break
         if len(digits) >= 12 and _is_card(digits) and _written_as_one(flat, groups[first : last + 1]):
-            found = last
+            found = last if _stands_alone(flat, groups[first][0], groups[last][1]) else found
     return found
 
 
@@ -290,7 +290,7 @@ _SECRET = re.compile(
     r"|-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[A-Za-z0-9+/=\s]{0,10000}(?:-----END [A-Z ]{0,20}PRIVATE KEY-----)?"
     r")"
 )
-_BEARER = re.compile(r"\bbearer\s+(?P<value>[A-Za-z0-9._~+/-]{12,}=*)", re.IGNORECASE)
+_BEARER = re.compile(r"\bbearer\s+(?P<value>(?=[A-Za-z._~+/-]{0,200}\d)[A-Za-z0-9._~+/-]{12,}=*)", re.IGNORECASE)
 _LABELLED_SECRET = re.compile(
     r"\b(?:api|secret|access|private|client)[_ -]?(?:key|token|secret)\s*(?::|=|\bis\b:?)\s*[\"']?(?P<value>[A-Za-z0-9._~+/=-]{12,})",
     re.IGNORECASE,

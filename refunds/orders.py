@@ -9,6 +9,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 from pydantic_core import PydanticCustomError
 
 from refunds.errors import Code
+from refunds.masking import holds_a_card_number
 from refunds.money import MAX_AMOUNT, currency
 from refunds.payment_ids import answer_for, by_its_prefix, unfit_for_manual
 from refunds.processor import STRIPE
@@ -47,8 +48,15 @@ CleanText = Annotated[str, AfterValidator(_no_control_characters)]
 ShortText = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True), AfterValidator(_no_control_characters)]
 """A name or a few words: not only blanks."""
 
-ExternalId = ShortText
-"""An id somebody else chose."""
+
+def _no_card_number(value: str) -> str:
+    if holds_a_card_number(value):
+        raise ValueError("it looks like a card number, which is never kept: send an id of your own instead")
+    return value
+
+
+ExternalId = Annotated[ShortText, AfterValidator(_no_card_number)]
+"""An id somebody else chose. It is kept and shown, so one that looks like a card number is refused."""
 
 Instant = Annotated[AwareDatetime, BeforeValidator(_written), AfterValidator(_plausible)]
 """A time with its zone, in the years 1970 to 2999."""

@@ -12,9 +12,9 @@ from store.changes import Change, lock_refund, read_refund
 from store.db import Database
 from store.facts import reading_of
 from store.tables import classifications, orders
-from store.texts import Texts
+from store.texts import READING, Texts
 
-SEALED = "reading"
+SEALED = READING
 """The kind under which the words of a reading are kept among the encrypted texts."""
 
 
@@ -57,7 +57,7 @@ class Classifying:
             commitments = None
             if reading is not None:
                 owner = {"refund_id": refund_id, "customer_id": change["customer_id"]}
-                commitments = await self.texts.write(connection, **owner, values={SEALED: reading.model_dump_json()})
+                commitments = (await self.texts.write(connection, **owner, values={SEALED: reading.model_dump_json()})).commitments
             by = f"classifier:{classification.classifier}"
             change.note("classified", actor=by, commitments=commitments, **_provenance(classification))
             await change.save(connection)

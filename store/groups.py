@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.allocation import Breakdown, break_down, check_units
+from refunds.apart import apart
 from refunds.clock import Clock
 from refunds.errors import Code, RefundError
 from refunds.groups import MOST_PARTS, Allocation, Holder, Others, Part, allocate
@@ -34,6 +35,7 @@ from store.sql import Query, Row
 from store.tables import customer_keys, customers, refund_groups, refunds, revisions
 from store.tables import orders as orders_table
 from store.texts import Texts
+from store.vault import keys_of
 
 PART = "part"
 """Where a refund of a group keeps which payment it was allocated to, by our id of it: a revision may make it another payment's."""
@@ -231,7 +233,8 @@ async def _store(
         amount=breakdown.amount if breakdown else money.amount if money else None,
         currency=breakdown.currency if breakdown else money.currency if money else None,
         full=request.full,
-        details={name: body[name] for name in kept if body.get(name)},
+        # What is personal of it is sealed with each part.
+        details=apart({name: body[name] for name in kept if body.get(name)}, keys_of(connection).fingerprint)[0],
         allocation=allocation.plain(),
         breakdown=lines.recorded(breakdown).get(lines.BREAKDOWN) or null(),
         created_at=now,

@@ -15,6 +15,7 @@ from sqlalchemy import bindparam, insert, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.apart import DETAILS, together
 from refunds.ids import Prefix, new_id
 from refunds.orders import Order
 from store.sealing import Opening, open_value, seal, seal_value, unseal
@@ -180,12 +181,16 @@ def staged(connection: AsyncConnection, row: str, column: str, sealed: bytes | N
 async def opened(connection: AsyncConnection, row: Row) -> dict[str, Any]:
     """A row with ``customer_ref`` and ``order_ref``, the merchant's ids, in place of what is sealed of them.
 
-    The row has :data:`KEY_SQL`, ``customer_id``, and ``order_sealed`` with ``order_id`` where it has an order. Raises :class:`store.sealing.Unreadable`.
+    The row has :data:`KEY_SQL`, ``customer_id``, and ``order_sealed`` with ``order_id`` where it has an order; with ``details_sealed`` it is a refund's, whose
+    details as they were sent are then ``details_whole``. Raises :class:`store.sealing.Unreadable`.
     """
     shown = dict(row)
     wrapped, wrapping = shown.pop("key_wrapped"), shown.pop("key_wrapping")
     customer_sealed, order_sealed = shown.pop("customer_sealed"), shown.pop("order_sealed", None)
     key = await customer_key(connection, shown["customer_id"], wrapped, wrapping)
+    if "details_sealed" in shown:
+        personal = _text(key, shown.pop("details_sealed"), details_place(shown["id"]))
+        shown["details_whole"] = together(shown["details"], json.loads(personal) if personal else {})
     shown["customer_ref"] = _text(key, customer_sealed, customer_place(shown["customer_id"]))
     shown["order_ref"] = _text(key, order_sealed, order_place(shown["order_id"])) if order_sealed is not None else None
     return shown
@@ -223,6 +228,11 @@ def order_place(order_id: str) -> str:
 def body_place(order_id: str, version: int) -> str:
     """Where an order's content is bound to; the present one and its version in the history are the same."""
     return f"orders/{order_id}/body/{version}"
+
+
+def details_place(refund_id: str) -> str:
+    """Where the personal part of a request's details is bound to: it is a text of the refund's."""
+    return f"texts/{refund_id}/{DETAILS}"
 
 
 def staging_place(row: str, column: str) -> str:

@@ -1,5 +1,6 @@
 """Accepting a request: stored whole in one transaction before anything else happens (promise P6), once per idempotency key for ever."""
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,8 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds import points
+from refunds.alike import ALIKE, marks
+from refunds.apart import DETAILS, apart
 from refunds.classification import Source
 from refunds.clock import Clock
 from refunds.errors import Code, RefundError
@@ -17,6 +20,7 @@ from refunds.people import Actor, PrincipalKind
 from refunds.requests import GroupRequest, RefundRequest, Ticket
 from refunds.status import Status
 from store import identifiers, lines, orders
+from store.changes import plain
 from store.sql import Query, Row, pipelined
 from store.tables import ledger, refunds
 from store.texts import Texts
@@ -127,7 +131,11 @@ async def store_refund(
     now = clock.now()
     refund_id = new_id(Prefix.REFUND)
     is_agent = actor.kind is PrincipalKind.AGENT
-    row: dict[str, Any] = values | {"status": Status.RECEIVED.value, "customer_id": owner.id}
+    fingerprint = keys_of(connection).fingerprint
+    details, personal = apart(values["details"], fingerprint)
+    if alike := marks(request.metadata, request.agent_session_id, request.message):
+        details[ALIKE] = [fingerprint(kind, value) for kind, value in alike]
+    row: dict[str, Any] = values | {"status": Status.RECEIVED.value, "customer_id": owner.id, "details": details}
     of_key, of_body = fingerprints(connection, key, body_hash)
     stored = await _STORE.do(
         connection,
@@ -152,6 +160,7 @@ async def store_refund(
         assert replay is not None
         return replay
     words = {"message": request.message, "agent_reasoning": request.agent_reasoning, "conversation": request.conversation_context}
+    words[DETAILS] = json.dumps(personal, ensure_ascii=False) if personal else None
     sealed = texts.seal(owner.key, refund_id=refund_id, customer_id=owner.id, values=words)
     first = {identifiers.CUSTOMER: owner.made} if owner.made else {}
     async with pipelined(connection):
@@ -163,7 +172,7 @@ async def store_refund(
             refund_version=1,
             actor=actor.principal_id,
             on_behalf_of=owner.id,
-            data={"body_hash": of_body, "kind": "ticket" if isinstance(request, Ticket) else "refund"},
+            data=plain({"body_hash": of_body, "kind": "ticket" if isinstance(request, Ticket) else "refund", "masked": sealed.masked or None}),
             commitments=(sealed.commitments | first) or None,
         )
         await texts.store(connection, sealed)

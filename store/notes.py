@@ -15,7 +15,7 @@ async def keep(connection: AsyncConnection, texts: Texts, *, refund_id: str, act
         return
     change = await lock_refund(connection, refund_id, texts.clock.now)
     kind = f"note:{about}"
-    commitments = await texts.write(connection, refund_id=refund_id, customer_id=change["customer_id"], values={kind: note.strip()})
-    if commitments:
-        change.note("note_kept", actor=actor, commitments=commitments, about=about)
+    kept = await texts.write(connection, refund_id=refund_id, customer_id=change["customer_id"], values={kind: note.strip()})
+    if kept.commitments:
+        change.note("note_kept", actor=actor, commitments=kept.commitments, about=about, masked=kept.masked or None)
         await change.save(connection)

@@ -3,22 +3,29 @@
 Only the API (which takes and shows text) and the classify role (which reads it) hold a master key and may read this table.
 """
 
+import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.apart import DETAILS
 from refunds.clock import Clock
+from refunds.masking import Masked, mask
 from store import identifiers
 from store.sealing import Opening, Unreadable, open_value, seal_value
 from store.sql import Query
 from store.tables import customer_keys, texts
 from store.vault import customer_key
 
-__all__ = ["SealedTexts", "Texts", "Unreadable"]
+__all__ = ["READING", "Kept", "SealedTexts", "Texts", "Unreadable"]
+
+READING = "reading"
+"""The kind under which the words of a reading are kept."""
 
 _ADD = Query(postgresql.insert(texts).values({c.name: bindparam(c.name) for c in texts.c}).on_conflict_do_nothing())
 _READ = Query(
@@ -30,10 +37,19 @@ _READ = Query(
 
 @dataclass(frozen=True, slots=True)
 class SealedTexts:
-    """Texts that are sealed and not yet stored, with the commitments that go on the ledger entry of whatever brought them."""
+    """Texts that are sealed and not yet stored, with what goes on the ledger entry of whatever brought them: the commitments, and how much of what kind was
+    masked in each (:mod:`refunds.masking`)."""
 
     rows: list[dict[str, Any]]
     commitments: dict[str, str]
+    masked: dict[str, dict[str, int]]
+
+
+class Kept(NamedTuple):
+    """The commitments to what was stored, and what was masked in it, both by kind."""
+
+    commitments: dict[str, str]
+    masked: dict[str, dict[str, int]]
 
 
 class Texts:
@@ -45,30 +61,34 @@ class Texts:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
 
-    async def write(
-        self, connection: AsyncConnection, *, refund_id: str, customer_id: str, values: Mapping[str, str | None]
-    ) -> dict[str, str]:
+    async def write(self, connection: AsyncConnection, *, refund_id: str, customer_id: str, values: Mapping[str, str | None]) -> Kept:
         """Store each text under its kind and return the commitments by kind (hex SHA-256 over a salt and the text); empty ones are left out.
 
-        Put them on the ledger entry of whatever brought the texts. Writing the same kind again changes nothing, and there is no commitment then.
+        What nobody may keep is masked first. Put them on the ledger entry of whatever brought the texts. Writing the same kind again changes nothing, and
+        there is no commitment then.
         """
         if not any(values.values()):
-            return {}
+            return Kept({}, {})
         key = (await identifiers.customer(connection, customer_id)).key
         sealed = self.seal(key, refund_id=refund_id, customer_id=customer_id, values=values)
         added = [row["kind"] for row in sealed.rows if await _ADD.do(connection, **row)]
-        return {kind: sealed.commitments[kind] for kind in added}
+        return Kept(
+            {kind: sealed.commitments[kind] for kind in added}, {kind: sealed.masked[kind] for kind in added if kind in sealed.masked}
+        )
 
     def seal(self, key: bytes | None, *, refund_id: str, customer_id: str, values: Mapping[str, str | None]) -> SealedTexts:
-        """Seal texts under a customer's key: for a caller that has it at hand, and enters the commitments together with what brought the texts."""
-        now, rows, commitments = self.clock.now(), [], {}
+        """Mask and seal texts under a customer's key: for a caller that has it at hand, and enters the commitments together with what brought the texts."""
+        now, rows, commitments, masked = self.clock.now(), [], {}, {}
         for kind, value in values.items():
             if not value or key is None:
                 continue
-            sealed = seal_value(key, value, place_of(refund_id, kind))
+            kept = _masked(kind, value)
+            sealed = seal_value(key, kept.text, place_of(refund_id, kind))
             commitments[kind] = sealed.commitment
+            if kept.counts:
+                masked[kind] = kept.counts
             rows.append({"refund_id": refund_id, "kind": kind, "customer_id": customer_id, "sealed": sealed.sealed, "recorded_at": now})
-        return SealedTexts(rows, commitments)
+        return SealedTexts(rows, commitments, masked)
 
     async def store(self, connection: AsyncConnection, sealed: SealedTexts) -> None:
         """Store what was sealed for a refund that this transaction makes; it may be inside :func:`store.sql.pipelined`."""
@@ -90,6 +110,27 @@ class Texts:
             if key is not None:
                 found[row["kind"]] = open_value(key, row["sealed"], place_of(refund_id, row["kind"]))
         return found
+
+
+def _masked(kind: str, value: str) -> Masked:
+    """A text as it may be kept. What a model read quotes a text that was masked already, and is not touched; details are JSON, and are masked value by value."""
+    if kind == READING:
+        return Masked(value, {})
+    if kind != DETAILS:
+        return mask(value)
+    counts = Counter[str]()
+
+    def leaf(part: Any) -> Any:
+        if isinstance(part, str):
+            found = mask(part)
+            counts.update(found.counts)
+            return found.text
+        if isinstance(part, dict):
+            return {name: leaf(one) for name, one in part.items()}
+        return [leaf(one) for one in part] if isinstance(part, list) else part
+
+    text = json.dumps(leaf(json.loads(value)), ensure_ascii=False)
+    return Masked(text, dict(counts)) if counts else Masked(value, {})
 
 
 def place_of(refund_id: str, kind: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.apart import DETAILS
 from refunds.errors import Code, RefundError
 from refunds.facts import LimitStanding
 from refunds.groups import BEFORE_REVIEW
@@ -51,6 +52,7 @@ _REFUND = Query(
            (SELECT f.facts -> 'request' FROM revisions f WHERE f.refund_id = r.id AND f.revision = 1) AS first_facts,
            (SELECT s.body FROM payment_snapshots s WHERE s.payment_id = r.payment_id) AS snapshot,
            (SELECT k.body FROM classifications k WHERE k.refund_id = r.id) AS classification,
+           (SELECT t.sealed FROM texts t WHERE t.refund_id = r.id AND t.kind = '{DETAILS}') AS details_sealed,
            (SELECT json_agg(json_build_object('id', d.id, 'kind', d.kind, 'step', d.step, 'revision', d.revision, 'verdict', d.verdict,
                        'terms_hash', d.terms_hash, 'person', d.person, 'principal_id', d.principal_id, 'handle', w.handle, 'name', w.name,
                        'on_behalf_of', d.on_behalf_of, 'of_handle', b.handle, 'of_name', b.name, 'delegation', d.delegation_id, 'role', d.role,

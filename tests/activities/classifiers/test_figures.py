@@ -16,6 +16,7 @@ from activities.classifiers.rules import read
 from activities.classifiers.signs import signs_of_manipulation
 from activities.classifiers.verify import checked
 from refunds.classification import Intent, Proposal, Reading
+from refunds.masking import mask
 
 EXPECTED = {
     "get_refund": Intent.REFUND,
@@ -82,3 +83,19 @@ def test_injections_of_a_published_collection(figures):
         f"injections (general, English mostly): sign seen in {caught} of {len(texts)}; the rest is caught by no pattern, only by the policy"
     )
     assert caught >= 0.55 * len(texts)
+
+
+def test_no_message_of_a_published_collection_is_masked(figures):
+    """Order numbers, amounts and names are in them, and no card numbers, accounts or keys: whatever is masked there is wrongly masked."""
+    place = os.environ.get("REFUNDS_INTENTS_DIR")
+    if not place:
+        figures("masking: NOT RUN, REFUNDS_INTENTS_DIR is not set")
+        return
+    messages = [
+        row["utterance"]
+        for part in ("dev", "test")
+        for row in csv.DictReader((Path(place) / f"{part}.csv").read_text(encoding="utf-8").splitlines())
+    ]
+    changed = [message for message in messages if mask(message).counts]
+    figures(f"masking: {len(changed)} of {len(messages)} messages changed")
+    assert (len(messages) > 1_000, changed) == (True, [])
