@@ -66,7 +66,7 @@ async def test_what_a_clock_that_was_ahead_put_off_is_looked_at_by_the_right_one
     assert await woken(shop, refund_id, usual) == [refund_id], "the other one comes round by itself"
     assert (await shop.row(refund_id))["wake_at"] <= shop.clock.now()
     shop.clock.advance(timedelta(seconds=1))
-    assert (await shop.steps.resume_held(refund_id)).status == "approved"
+    assert (await shop.goes_on(refund_id)).status == "approved"
 
 
 async def test_a_turn_that_a_clock_ahead_took_keeps_nobody_waiting(shop: Shop) -> None:
