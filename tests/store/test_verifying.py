@@ -237,7 +237,7 @@ async def test_the_auditor_s_login_reads_what_it_needs_and_nobody_s_words(ledger
 def program(today: Chained, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     environment = {
         "PATH": os.environ["PATH"],
-        "DATABASE_URL": ledger.fresh.url(grants.AUDITOR),
+        "DATABASE_URL": today.fresh.url(grants.AUDITOR),
     } | env
     argv = [sys.executable, "-m", "store.verify", *arguments]
     return subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
