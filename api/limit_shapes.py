@@ -1,7 +1,7 @@
 """Limits over time as the API shows them: what each allows, what is used and left of it, and when it opens again."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field
 
@@ -31,6 +31,33 @@ class LimitView(Shape):
         AwareDatetime | None,
         Field(description="Where it does not fit: when it will, if nothing else is used. `null`: it fits, or never will."),
     ]
+
+
+class BreakerFigures(Shape):
+    """What it saw of its scope: in the last hour, and over the time that the usual hour is taken from. Amounts are in the unit of `base`."""
+
+    volume: int
+    amount: int
+    failed: int
+    parked: int
+    usual_volume: int
+    usual_amount: int
+    base: str | None
+
+
+class BreakerView(Shape):
+    """A breaker that is not closed."""
+
+    id: str
+    name: str
+    scope: str
+    state: Annotated[Literal["open", "half_open"], Field(description="`open`: nothing goes. `half_open`: `per_hour` refunds an hour go.")]
+    since: AwareDatetime
+    reason: Annotated[str, Field(description="Why it is in this state, with the figures.")]
+    figures: BreakerFigures
+    opened_at: AwareDatetime
+    cool_until: AwareDatetime
+    per_hour: int
 
 
 def limit_view(standing: Mapping[str, Any] | LimitStanding, stage: Stage = Stage.RESERVED) -> dict[str, Any]:

@@ -33,6 +33,7 @@ class Metrics:
             ("what",),
             registry=self._registry,
         )
+        self._breakers = Gauge("refunds_breakers", "Breakers that are not closed, by state.", ("state",), registry=self._registry)
         self._store_up = Gauge("refunds_store_up", "Whether the last look at the database succeeded.", registry=self._registry)
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
@@ -53,6 +54,7 @@ class Metrics:
         open_by_status: Mapping[str, int] | None,
         inbox_by_state: Mapping[str, int] | None = None,
         ledger: Mapping[str, float] | None = None,
+        breakers_by_state: Mapping[str, int] | None = None,
     ) -> bytes:
         """The text form; ``None`` when the database could not be asked."""
         self._store_up.set(0 if open_by_status is None else 1)
@@ -66,4 +68,7 @@ class Metrics:
         self._ledger.clear()
         for what, value in (ledger or {}).items():
             self._ledger.labels(what).set(value)
+        self._breakers.clear()
+        for state, count in (breakers_by_state or {}).items():
+            self._breakers.labels(state).set(count)
         return generate_latest(self._registry)

@@ -6,7 +6,7 @@ from pydantic import AwareDatetime, Field
 
 from api.approving_shapes import DifferenceView, EvidenceView, ReviewAwaited
 from api.governing import GovernanceView, ReviewNeeded
-from api.limit_shapes import LimitView
+from api.limit_shapes import BreakerView, LimitView
 from api.shapes import Amounts, CodeInWords, Requester, Shape, Who
 from refunds.errors import Code
 from refunds.orders import Tender
@@ -538,6 +538,7 @@ class ControlList(Shape):
 
     moves_money: bool
     controls: list[ControlView]
+    breakers: Annotated[list[BreakerView], Field(description="Every breaker that is not closed, the oldest first.")]
 
 
 class CallInFlight(Shape):

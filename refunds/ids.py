@@ -26,6 +26,7 @@ class Prefix(StrEnum):
     RECONCILIATION = "rec"
     DISCREPANCY = "dis"
     HALT = "halt"
+    BREAKER = "brk"
     RATE = "rate"
     PULL = "pull"
     ERASURE = "era"

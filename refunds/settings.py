@@ -141,6 +141,7 @@ class Settings(BaseSettings):
 
     # Sweeps.
     sweep_every_s: Seconds = 5
+    breakers_every_s: Seconds = 10
     sweep_grace_s: Seconds = 5
 
     # Reconciliation with the processor: what a run that begins every so often reaches back over. The deep one is how a failure within 45 days of success is seen.

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from refunds.clock import Clock
 from refunds.errors import Code, RefundError
 from refunds.people import Actor, PrincipalKind
-from store import controls, halts, restoring
+from store import breakers, controls, halts, restoring
 from store.changes import enter
 from store.halts import AGENT, AGENTS, EVERYTHING, PROCESSOR
 from store.sql import Row
@@ -92,6 +92,7 @@ async def change(connection: AsyncConnection, clock: Clock, wanted: Wanted, acto
             await enter(connection, "stop_repeated", now, actor=by, scope=scope, reason=wanted.reason)
         return await _state(connection, scope)
     await _check_resume(connection, scope, actor)
+    await breakers.close_all(connection, now, scope=scope, actor=actor, reason=wanted.reason)
     await halts.lift_scope(connection, now, scope=scope, reason=wanted.reason, actor=by)
     if scope == EVERYTHING:
         await controls.change(connection, clock, stopped=False, mode=wanted.mode, reason=wanted.reason, actor=by)

@@ -34,7 +34,7 @@ _LET_THROUGH = Query(
       CROSS JOIN LATERAL (
         SELECT count(*) AS used, min(u.taken_at) AS oldest FROM limit_uses u
          WHERE u.stage = 'sent' AND u.given_back_at IS NULL AND u.refund_id <> :refund
-           AND u.taken_at >= greatest(b.since, CAST(:hour_ago AS timestamptz))
+           AND u.taken_at >= b.since AND u.taken_at > :hour_ago
            AND CASE WHEN b.scope = 'everything' THEN true WHEN b.scope = 'agents' THEN u.by_agent
                     WHEN b.scope LIKE 'agent:%' THEN b.scope = 'agent:' || u.agent_id ELSE b.scope = 'processor:' || u.processor END
       ) t

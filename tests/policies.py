@@ -15,6 +15,11 @@ def with_limits(*written: str) -> str:
     return before + section + after
 
 
+def with_breakers(*written: str) -> str:
+    """The sample policy without limits, with these breakers: each as it is written between braces."""
+    return without_limits() + "\nbreakers:\n" + "".join(f"  - {{ {one} }}\n" for one in written)
+
+
 def without_limits() -> str:
-    """The sample policy without limits over time besides those of one customer."""
+    """The sample policy without breakers, and without limits over time besides those of one customer."""
     return with_limits()

@@ -1,6 +1,7 @@
 """The sweep: delivers what must reach the outside, and starts the runs of accepted refunds that have none (promise P6)."""
 
 import asyncio
+import time
 from datetime import timedelta
 
 from temporalio.client import Client
@@ -14,7 +15,7 @@ from refunds.logs import logger
 from refunds.messages import QUEUE_REFUNDS, WORKFLOW_TYPE, Message, RefundInput, Situation
 from refunds.settings import Settings
 from refunds.status import Status
-from store import outbox, pacing
+from store import breakers, outbox, pacing
 from store.changes import lock_refund
 from store.db import Database
 
@@ -30,6 +31,7 @@ class Sweep:
         self._client = client
         self._database = database
         self._settings = settings
+        self._judged = float("-inf")
 
     async def run_for_ever(self) -> None:
         """Sweep at intervals; an outage is logged and tried again."""
@@ -42,7 +44,8 @@ class Sweep:
 
     async def once(self) -> int:
         """One round; returns how many things were delivered or started."""
-        return await self._deliver() + await self._start_missing() + await self._wake_stranded()
+        done = await self._deliver() + await self._start_missing() + await self._wake_stranded()
+        return done + await self._judge_breakers()
 
     async def _deliver(self) -> int:
         now = self._database.clock.now()
@@ -99,6 +102,16 @@ class Sweep:
                     change.signal(_LOOK_AGAIN, "", after=timedelta(0))
                     await change.save(connection)
         return len(found)
+
+    async def _judge_breakers(self) -> int:
+        """Open, half-open and close breakers by what was seen: once in a while, for it looks at a week of refunds."""
+        if time.monotonic() - self._judged < self._settings.breakers_every_s:
+            return 0
+        self._judged = time.monotonic()
+        moved = await breakers.judge(self._database)
+        for one in moved:
+            log.warning("breaker_moved", name=one.name, scope=one.scope, to=one.to.value, why=one.why)
+        return len(moved)
 
     async def _start(self, found: Situation) -> bool:
         """Start a run if none is running.

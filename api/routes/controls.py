@@ -19,7 +19,7 @@ from refunds.messages import Message
 from refunds.orders import CleanText, Strict
 from refunds.people import PrincipalKind, Role
 from refunds.settings import Mode
-from store import controls, outbox, scopes
+from store import breakers, controls, outbox, scopes
 from store.db import Database
 from store.sql import Row
 
@@ -51,9 +51,9 @@ class ControlChange(Strict):
 async def show(call: TheCall) -> Response:
     """Who changed it last, when and why, and whose each stop is. Every role may see it: a stop explains what is held."""
     async with call.begin(*Role) as connection:
-        states = await scopes.states(connection)
+        states, opened = await scopes.states(connection), await breakers.shown(connection)
     money = call.services.settings.refunds_mode is Mode.LIVE
-    return presenting.answer({"moves_money": money, "controls": [_plain(state) for state in states]})
+    return presenting.answer({"moves_money": money, "controls": [_plain(state) for state in states], "breakers": opened})
 
 
 @router.put(
@@ -88,7 +88,7 @@ async def change(call: TheCall) -> Response:
             raise RefundError(Code.INVALID_FIELD, "Name the state that is wanted, stopped or running, or a mode.", field="state")
         wanted = scopes.Wanted(asked.scope, None if asked.state is None else asked.state == "stopped", asked.mode, asked.reason)
         if wanted.stopped is False:
-            await check_replayed(connection, call.services.erasures, call.services.settings.text_key, wanted.scope)
+            await check_replayed(connection, call.services.erasures, wanted.scope)
         state = await scopes.change(connection, database.clock, wanted, call.actor)
     answer = _plain(state) | {"calls_in_flight": [], "resumed": 0}
     if wanted.stopped:

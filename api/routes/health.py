@@ -8,7 +8,7 @@ from api import ledger as ledger_shapes
 from api import presenting
 from api.services import Services, services_of
 from refunds.errors import RefundError
-from store import chain, events, views
+from store import breakers, chain, events, views
 from store.db import SchemaMismatch
 
 router = APIRouter(tags=["machines"])
@@ -46,14 +46,15 @@ async def ready(services: Services = Depends(services_of)) -> Response:
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
 async def metrics(services: Services = Depends(services_of)) -> Response:
     """Counters of this process, how many refunds are open by status, how many events wait or are unmatched, and how the ledger's chain stands."""
-    counts = inbox = ledger = None
+    counts = inbox = ledger = opened = None
     try:
         async with services.database.begin() as connection:
             counts, inbox = await views.open_by_status(connection), await events.open_by_state(connection)
+            opened = await breakers.by_state(connection)
             ledger = (await chain.standing(connection)).figures(services.database.clock.now())
     except RefundError:
         counts = None
-    return Response(services.metrics.render(counts, inbox, ledger), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(services.metrics.render(counts, inbox, ledger, opened), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def _ledger_in_words(services: Services) -> str:

@@ -103,6 +103,10 @@ def _show_controls(out: Output, answer: Any) -> None:
                 *_whose(control),
             ]
         )
+    if breakers := answer.get("breakers"):
+        out.heading("Breakers that are not closed (resume their scope with a reason to close them)")
+        columns = ("name", "scope", "state", "since", "cool_until", "per_hour", "reason")
+        out.table([name.replace("_", " ") for name in columns], [[one.get(name) for name in columns] for one in breakers], fold="reason")
     if answer.get("moves_money") is False:
         out.say("test: no money moves. REFUNDS_MODE is test; everything runs to its end at the processor's test side.")
     if under_way := answer.get("calls_in_flight"):

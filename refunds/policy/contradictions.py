@@ -5,7 +5,7 @@ from datetime import datetime
 
 from refunds.clock import rfc3339
 from refunds.money import Money, format_money
-from refunds.policy import exceptions, limits, reach, rules
+from refunds.policy import breakers, exceptions, limits, reach, rules
 from refunds.policy.model import Ladder, Policy, ReviewRole
 from refunds.policy.positions import Path
 from refunds.policy.uniting import AND
@@ -27,6 +27,7 @@ def contradictions(policy: Policy) -> Iterator[Told]:
     yield from reach.unreachable(policy)
     ceilings = policy.currencies.get(policy.base or "")
     yield from limits.contradictions(policy, ceilings.largest if ceilings else None)
+    yield from breakers.contradictions(policy.breakers, policy.base)
     yield from _returns(policy)
     yield from _coverage(policy)
     yield from _signals(policy)

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from refunds.facts import TimeFacts
 from refunds.hours import Calendar, is_holiday, is_open, local
+from refunds.policy.breakers import BreakerRule
 from refunds.policy.calendars import WEEKDAYS, OpeningHours
 from refunds.policy.exceptions import PolicyException
 from refunds.policy.kinds import (
@@ -284,6 +285,7 @@ class Policy(Part):
     requesters: Requesters
     customer_limits: CustomerLimits
     limits: Annotated[tuple[LimitRule, ...], Field(max_length=50), is_default(())] = ()
+    breakers: Annotated[tuple[BreakerRule, ...], Field(max_length=20), is_default(())] = ()
     fraud: FraudSignals
     reading: ReadingLimits
     out_of_scope: OutOfScope

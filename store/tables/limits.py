@@ -5,7 +5,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from store.tables.columns import at, metadata, text_column
 
-_COUNTS = ["refund_id", "amount", "currency", "base", "worth"]
+_COUNTS = ["refund_id", "amount", "currency", "base", "worth", "given_back_at"]
 
 limit_uses = Table(
     "limit_uses",
@@ -26,7 +26,7 @@ limit_uses = Table(
     Column("worth", Numeric, nullable=True),  # in the base currency, at the rate recorded with the terms
     at("taken_at"),
     at("given_back_at", nullable=True),
-    Index("ix_limit_uses_taken", "stage", "taken_at", postgresql_where=text("given_back_at IS NULL"), postgresql_include=_COUNTS),
+    Index("ix_limit_uses_taken", "stage", "taken_at", postgresql_include=_COUNTS),
     Index("ix_limit_uses_customer", "customer_id", "stage", "taken_at"),
     Index("ix_limit_uses_agent", "agent_id", "stage", "taken_at", postgresql_where=text("agent_id IS NOT NULL")),
     Index("ix_limit_uses_session", "session", "stage", "taken_at", postgresql_where=text("session IS NOT NULL")),

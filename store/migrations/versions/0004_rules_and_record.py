@@ -130,6 +130,7 @@ def _personal() -> None:
             op.add_column(table, sa.Column(column, sa.LargeBinary(), nullable=True))
     sealing.seal_all(op.get_bind())
     op.alter_column("customer_keys", "wrapping", nullable=False)
+    op.create_index("ix_customer_keys_wrapping", "customer_keys", ["wrapping", "customer_id"], unique=False)
     op.drop_index("ix_pulled_payments_waiting", table_name="pulled_payments")
     for table, columns in _IN_THE_CLEAR.items():
         for column in columns:
@@ -155,6 +156,7 @@ def _without_personal() -> None:
         op.create_unique_constraint(op.f(f"uq_{table}_external_ref"), table, ["external_ref"])
     waiting = sa.text("outcome IS NULL")
     op.create_index("ix_pulled_payments_waiting", "pulled_payments", ["pull_id", "order_ref"], unique=False, postgresql_where=waiting)
+    op.drop_index("ix_customer_keys_wrapping", table_name="customer_keys")
     op.drop_column("customer_keys", "wrapping")
     op.drop_table("sealing_keys")
 
@@ -246,9 +248,8 @@ def _limits() -> None:
         sa.ForeignKeyConstraint(["refund_id"], ["refunds.id"], name=op.f("fk_limit_uses_refund_id")),
         sa.PrimaryKeyConstraint("refund_id", "stage", name=op.f("pk_limit_uses")),
     )
-    counts = ["refund_id", "amount", "currency", "base", "worth"]
-    counted = sa.text("given_back_at IS NULL")
-    op.create_index("ix_limit_uses_taken", "limit_uses", ["stage", "taken_at"], postgresql_where=counted, postgresql_include=counts)
+    counts = ["refund_id", "amount", "currency", "base", "worth", "given_back_at"]
+    op.create_index("ix_limit_uses_taken", "limit_uses", ["stage", "taken_at"], postgresql_include=counts)
     op.create_index("ix_limit_uses_customer", "limit_uses", ["customer_id", "stage", "taken_at"])
     for column in ("agent", "session"):
         name = "agent_id" if column == "agent" else column
