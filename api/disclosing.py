@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from api.calls import Call
+from refunds.apart import DETAILS, together
 from refunds.clock import rfc3339
 from refunds.logs import logger
 from store import disclosing
@@ -19,7 +20,7 @@ VERSION = 1
 _log = logger(__name__)
 
 _OF_REFUND = (
-    *("id", "group_id", "status", "created_at", "status_since", "final_at", "idempotency_key", "requested_by", "agent_id", "channel"),
+    *("id", "group_id", "status", "created_at", "status_since", "final_at", "requested_by", "agent_id", "channel"),
     *("amount", "currency", "full", "reason", "reverse_transfer", "refund_application_fee", "details", "sources", "possible_duplicate_of"),
     *(
         "revision",
@@ -35,7 +36,7 @@ _OF_REFUND = (
         "ledger",
     ),
 )
-_OF_GROUP = ("id", "created_at", "idempotency_key", "requested_by", "amount", "currency", "full", "details", "allocation", "breakdown")
+_OF_GROUP = ("id", "created_at", "requested_by", "amount", "currency", "full", "details", "allocation", "breakdown")
 
 Page = Callable[[Connection, str, str], Awaitable[list[Row]]]
 
@@ -109,10 +110,17 @@ class _Refunds:
         """A refund with its texts opened. One that cannot be opened is said to be so, and keeps the rest from nobody."""
         shown = {name: row[name] for name in _OF_REFUND} | {"order": row["order_id"], "payment_id": row["processor_payment"]}
         try:
-            return shown | {"texts": await self._texts.read(connection, row["id"])}
+            opened = await self._texts.openings(connection, row["id"])
         except Unreadable:
             _log.error("text_unreadable", refund=row["id"])
             return shown | {"texts": None, "texts_unreadable": True}
+        details = opened.pop(DETAILS, None)
+        return shown | {
+            "details": together(row["details"], json.loads(details.value) if details else {}),
+            "texts": {kind: opening.value for kind, opening in opened.items()},
+            # With its salt a text shows that the commitment in the ledger is of it.
+            "salts": {kind: opening.salt.hex() for kind, opening in opened.items()},
+        }
 
 
 def _json(value: Mapping[str, Any]) -> str:

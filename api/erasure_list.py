@@ -19,6 +19,7 @@ from refunds.logs import logger
 from refunds.settings import Settings
 from store import forgetting, halts, restoring
 from store.db import Connection
+from store.vault import keys_of
 
 _log = logger(__name__)
 _WITHIN_S = 5
@@ -151,7 +152,7 @@ def read_lines(lines: Iterator[str], key: bytes, *, first: int = 1) -> Iterator[
             raise RefundError(Code.ERASURE_LIST_UNREADABLE, f"Line {number}: {error}.", line=number) from error
 
 
-async def check_replayed(connection: Connection, chosen: ErasureList | None, key: bytes, scope: str) -> None:
+async def check_replayed(connection: Connection, chosen: ErasureList | None, scope: str) -> None:
     """Before a scope is resumed under which the database may have forgotten something: nobody on the list may be known again.
 
     A list that can be read is compared with the database. Of one that cannot it must have been said, since then, that it was gone through. Raises
@@ -164,7 +165,7 @@ async def check_replayed(connection: Connection, chosen: ErasureList | None, key
     if since is None:
         return
     try:
-        listed = await asyncio.to_thread(_customers, chosen, key)
+        listed = await asyncio.to_thread(_customers, chosen, keys_of(connection).erasures())
     except OSError as error:
         raise RefundError(Code.ERASURE_LIST_UNAVAILABLE, "The list of erasures cannot be read.") from error
     if listed is None:

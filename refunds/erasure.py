@@ -21,8 +21,6 @@ MOST_CHARACTERS = 1_000
 """The longest line that is read."""
 
 _REFERENCE = re.compile(r"[A-Za-z0-9#/_.:-]{1,60}")
-FORGOTTEN = "forgotten"
-"""What is shown where something of a forgotten person stood and a word is needed."""
 
 
 class Because(StrEnum):
@@ -92,14 +90,9 @@ def read_line(text: str, key: bytes) -> Erasure:
     )
 
 
-def mark(key: bytes, external_id: str) -> bytes:
-    """What tells for some days that a merchant's id was forgotten: the same for the same id, and nothing that can be tried without the key."""
-    return hmac.digest(key, b"erasure-mark\0" + external_id.encode(), "sha256")
-
-
 def _seal(key: bytes, content: Mapping[str, Any]) -> str:
     plain = json.dumps(content, separators=(",", ":"), sort_keys=True)
-    return hmac.digest(key, b"erasure-line\0" + plain.encode("utf-8", "surrogatepass"), "sha256").hex()
+    return hmac.digest(key, plain.encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
 def order_without_person(body: Mapping[str, Any], customer: str) -> tuple[dict[str, Any], dict[str, str]]:
@@ -119,8 +112,8 @@ def details_without_person(details: Mapping[str, Any], names: Mapping[str, str])
         # A line that the order does not have any more is named by its place among those asked for.
         kept["lines"] = [line | {"id": names.get(line["id"], f"asked-{place}")} for place, line in enumerate(kept["lines"], 1)]
     if "customer_authentication" in kept:
-        kept["customer_authentication"] = kept["customer_authentication"] | {"method": FORGOTTEN}
+        kept["customer_authentication"] = {name: value for name, value in kept["customer_authentication"].items() if name != "method"}
     return kept
 
 
-_PERSONAL = frozenset({"metadata", "agent_session_id"})
+_PERSONAL = frozenset({"metadata", "agent_session_id", "agent_model"})

@@ -39,7 +39,7 @@ class Period:
 
 _WHAT: Mapping[Kept, tuple[str, str]] = {
     Kept.MESSAGES: (
-        "what the customer wrote, and an agent's reasoning",
+        "what the customer wrote, an agent's reasoning, and the request's metadata",
         "A cardholder can dispute a payment for up to 540 days under the card schemes' longest terms, and the words are the answer to that.",
     ),
     Kept.CONVERSATIONS: (
@@ -80,7 +80,7 @@ def kinds_of_text(kind: Kept) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 _TEXTS: Mapping[Kept, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    Kept.MESSAGES: (("message", "agent_reasoning"), ()),
+    Kept.MESSAGES: (("message", "agent_reasoning", "details"), ()),
     Kept.CONVERSATIONS: (("conversation",), ()),
     Kept.READINGS: (("reading",), ()),
     Kept.NOTES: ((), ("note:", "evidence:")),

@@ -26,7 +26,7 @@ _COUNTS = Query(
            (SELECT count(*) FROM orders o WHERE o.customer_id = c.id) AS orders,
            (SELECT count(*) FROM refunds r WHERE r.customer_id = c.id) AS refunds,
            (SELECT count(*) FROM refund_groups g WHERE g.customer_id = c.id) AS groups,
-           (SELECT count(*) FROM texts t WHERE t.customer_id = c.id) AS texts,
+           (SELECT count(*) FROM texts t WHERE t.customer_id = c.id AND t.kind <> 'details') AS texts,
            (SELECT coalesce(json_agg(s), '[]') FROM
               (SELECT r.status, r.currency, count(*) AS refunds, sum(r.amount) AS amount FROM refunds r
                 WHERE r.customer_id = c.id GROUP BY r.status, r.currency ORDER BY r.status, r.currency) s) AS standing

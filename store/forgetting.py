@@ -32,6 +32,7 @@ from store.tables import (
     refunds,
     texts,
 )
+from store.vault import keys_of
 
 _MOST_NAMED = 20
 """So many open refunds are named in a refusal."""
@@ -50,6 +51,11 @@ class Forgotten:
     def anew(self) -> bool:
         """Whether this call took something away."""
         return any(self.removed.values())
+
+
+def mark(connection: AsyncConnection, external_id: str) -> bytes:
+    """What tells for some days that a merchant's id was forgotten: the same for the same id, and nothing that can be tried without the key."""
+    return keys_of(connection).lookup("erasure", external_id)
 
 
 async def check_may_be_forgotten(connection: AsyncConnection, customer_id: str) -> None:

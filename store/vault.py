@@ -7,6 +7,7 @@ A process without a master key opens nothing: its connections carry no vault, an
 """
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +23,9 @@ from store.tables import sealing_keys
 
 LOOKUP, WRAPPING = "lookup", "wrapping"
 _OPTION = "vault"
+
+LOOK_AGAIN_S = 60
+"""How long a process goes on with the keys it has before it looks whether there is a newer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,10 @@ class Keys:
         """What seals personal data that belongs to nobody's key yet."""
         return self._for("staging")
 
+    def erasures(self) -> bytes:
+        """What signs the lines of the list of erasures outside the database."""
+        return self._for("erasures")
+
     def new_customer_key(self, customer_id: str) -> CustomerKey:
         """Make a customer's key. Store it in the transaction that makes the customer, and nowhere else."""
         key = new_key()
@@ -70,6 +78,10 @@ class Keys:
         """Whether the wrapping key of that number is opened here."""
         return wrapping in self._wrapping
 
+    def also(self, number: int, key: bytes) -> "Keys":
+        """These keys and one more wrapping key."""
+        return Keys(self._lookup, self._wrapping | {number: key})
+
     def _for(self, purpose: str) -> bytes:
         if (key := self._purposes.get(purpose)) is None:
             key = self._purposes[purpose] = derived(self._lookup, purpose)
@@ -82,7 +94,8 @@ class Vault:
     def __init__(self, masters: MasterKeys) -> None:
         self.masters = masters
         self._keys: Keys | None = None
-        self._asked = False
+        self._found: dict[tuple[str, int], bytes] = {}
+        self._look_again = 0.0
 
     @property
     def keys(self) -> Keys:
@@ -92,21 +105,26 @@ class Vault:
         return self._keys
 
     @property
-    def is_open(self) -> bool:
-        """Whether it was opened; over a login that may not read the keys that changes nothing."""
-        return self._asked
+    def is_fresh(self) -> bool:
+        """Whether it was opened, and not so long ago that another process may have made a new wrapping key since."""
+        return time.monotonic() < self._look_again
 
     async def open(self, engine: AsyncEngine, at: datetime) -> None:
         """Open the keys, and make them when there are none yet: two processes that begin at once end up with the same ones.
 
-        Raises :class:`store.sealing.Unreadable` when the master key is another one than they were wrapped with.
+        Again it only reads, and opens what is new. Over a login that may not read the keys nothing happens. Raises :class:`store.sealing.Unreadable` when the
+        master key is another one than they were wrapped with.
         """
+        if self._keys is not None:
+            self._look_again = time.monotonic() + LOOK_AGAIN_S  # one looks, the others go on with what there is
+        rows: list[Mapping[Any, Any]] = []
         async with engine.begin() as connection:
             may_read = await connection.execute(text("SELECT has_table_privilege('sealing_keys', 'SELECT')"))
             if may_read.scalar_one():
                 rows = await _rows(connection) or await self._made(connection, at)
-                self._keys = await self._opened(rows)
-        self._asked = True
+        if rows:  # what was made is committed by now: a key that is nowhere stored must never be used
+            self._keys = await self._opened(rows)
+        self._look_again = time.monotonic() + LOOK_AGAIN_S
 
     async def _made(self, connection: AsyncConnection, at: datetime) -> list[Mapping[Any, Any]]:
         made = [{"purpose": purpose, **await self.wrapped(purpose, 1, new_key()), "created_at": at} for purpose in (LOOKUP, WRAPPING)]
@@ -123,14 +141,17 @@ class Vault:
         sealed = await asyncio.to_thread(self.masters.wrap, key, name_of(purpose, number))
         return {"number": number, "master": self.masters.current, "wrapped": sealed}
 
-    async def unwrapped(self, row: Mapping[str, Any]) -> bytes:
+    async def unwrapped(self, row: Mapping[Any, Any]) -> bytes:
         """A sealing key. Raises :class:`store.sealing.Unreadable`."""
         place = name_of(row["purpose"], row["number"])
         return await asyncio.to_thread(self.masters.unwrap, row["master"], bytes(row["wrapped"]), place)
 
-    async def _opened(self, rows: Iterable[Mapping[str, Any]]) -> Keys:
-        found = {(row["purpose"], row["number"]): await self.unwrapped(row) for row in rows}
-        return Keys(found[LOOKUP, 1], {number: key for (purpose, number), key in found.items() if purpose == WRAPPING})
+    async def _opened(self, rows: Iterable[Mapping[Any, Any]]) -> Keys:
+        for row in rows:
+            place = row["purpose"], row["number"]
+            if place not in self._found:  # a sealing key never changes, however often it is wrapped anew
+                self._found[place] = await self.unwrapped(row)
+        return Keys(self._found[LOOKUP, 1], {number: key for (purpose, number), key in self._found.items() if purpose == WRAPPING})
 
 
 def options(masters: MasterKeys | None) -> dict[str, Any]:

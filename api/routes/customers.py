@@ -11,12 +11,14 @@ from api.calls import TheCall
 from api.contract import errors, shows, takes
 from api.customers import CustomerExport, ErasureRequest, ErasureView, ReplayRequest, ReplayView, erasure_view
 from api.disclosing import written
-from refunds.erasure import Erasure, mark
+from refunds.erasure import Erasure
 from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, new_id
 from refunds.people import Role
 from store import disclosing, forgetting, orders
 from store.db import Connection
+from store.forgetting import mark
+from store.vault import keys_of
 
 router = APIRouter(prefix="/v1", tags=["customers"])
 
@@ -37,15 +39,15 @@ async def forget(customer_id: str, call: TheCall) -> Response:
     customer. It is written to the list outside the database first; if that cannot be done, nobody is forgotten.
     """
     raw = await call.body()
-    clock, key = call.services.database.clock, call.services.settings.text_key
-    tombstone = mark(key, customer_id)
+    clock = call.services.database.clock
     async with call.begin(Role.OPERATOR) as connection:
         wanted = parse(ErasureRequest, raw)
+        keys, tombstone = keys_of(connection), mark(connection, customer_id)
         surrogate, earlier = await _whom(connection, customer_id, tombstone)
     erasure = Erasure(new_id(Prefix.ERASURE), surrogate, clock.now(), call.actor.principal_id, wanted.reason, wanted.reference)
     listed = call.services.erasures is not None
     if not earlier:
-        await erasure_list.write_down(call.services.erasures, erasure, key)
+        await erasure_list.write_down(call.services.erasures, erasure, keys.erasures())
     async with call.begin(Role.OPERATOR) as connection:
         done = await forgetting.forget(connection, clock, erasure, actor=call.actor.principal_id, mark=tombstone)
     if done is None:
@@ -78,7 +80,7 @@ async def export(customer_id: str, call: TheCall) -> Response:
     async with call.begin(Role.OPERATOR) as connection:
         found = await orders.find_customer(connection, customer_id)
         if found is None:
-            forgotten = await forgetting.erasure_of(connection, mark=mark(call.services.settings.text_key, customer_id))
+            forgotten = await forgetting.erasure_of(connection, mark=mark(connection, customer_id))
             raise RefundError(Code.CUSTOMER_NOT_FOUND if forgotten is None else Code.CUSTOMER_FORGOTTEN)
         extent = await disclosing.begin(connection, clock, customer_id=found, actor=call.actor.principal_id)
     name = {"Content-Disposition": f'attachment; filename="{extent.customer}.json"'}
@@ -98,10 +100,10 @@ async def replay(call: TheCall) -> Response:
     what lets an operator resume.
     """
     raw = await call.body()
-    database, key = call.services.database, call.services.settings.text_key
+    database = call.services.database
     async with call.begin(Role.OPERATOR) as connection:
         given = parse(ReplayRequest, raw)
-        erasures = list(erasure_list.read_lines(iter(given.lines), key, first=given.first_line))
+        erasures = list(erasure_list.read_lines(iter(given.lines), keys_of(connection).erasures(), first=given.first_line))
         actor = call.actor.principal_id
         forgotten, absent = await forgetting.replay(connection, database.clock, erasures, actor=actor)
         told: dict[str, Any] = {

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
+from refunds.apart import DETAILS, apart
 from refunds.settings import Settings
 from store import master_keys
 from store.identifiers import CUSTOMER, ORDER, body_place, customer_place, order_place, staging_place, working_body
@@ -36,6 +37,7 @@ def seal_all(connection: Connection) -> None:
     customer_keys = _customers(connection, keys, () if local is None else local.held)
     _orders(connection, keys, customer_keys)
     _texts(connection, customer_keys)
+    _details(connection, keys, customer_keys)
     _pulled(connection, keys)
     _fingerprints(connection, keys)
 
@@ -102,6 +104,23 @@ def _texts(connection: Connection, customer_keys: dict[str, bytes]) -> None:
         _do(connection, put, rows, lambda row: _text(customer_keys[row.customer_id], row))
 
 
+def _details(connection: Connection, keys: Keys, customer_keys: dict[str, bytes]) -> None:
+    """What is personal in requests goes to the texts."""
+    for table in ("refunds", "refund_groups"):
+        for rows in _batches(connection, f"SELECT id, customer_id, created_at, details FROM {table} WHERE id > :after ORDER BY id", "id"):
+            taken = [(row, *apart(row.details, keys.fingerprint)) for row in rows]
+            _do(
+                connection,
+                f"UPDATE {table} SET details = CAST(:details AS jsonb) WHERE id = :id",
+                taken,
+                lambda one: {"id": one[0].id, "details": json.dumps(one[1])},
+            )
+            # A group's own is sealed with each of its parts.
+            if personal := [one for one in taken if one[2] and table == "refunds"]:
+                put = "INSERT INTO texts (refund_id, kind, customer_id, sealed, recorded_at) VALUES (:id, :kind, :customer, :sealed, :at)"
+                _do(connection, put, personal, lambda one: _personal(customer_keys[one[0].customer_id], one[0], one[2]))
+
+
 def _pulled(connection: Connection, keys: Keys) -> None:
     reading = (
         "SELECT pull_id || '/' || processor_payment AS at, order_ref, customer_ref FROM pulled_payments"
@@ -149,6 +168,11 @@ def _text(key: bytes, row: Any) -> dict[str, Any]:
     # How texts were sealed before: without a salt, bound to refund and kind.
     words = unseal(key, bytes(row.sealed), f"{row.refund_id}/{row.kind}").decode()
     return {"refund": row.refund_id, "kind": row.kind, "sealed": seal_value(key, words, place_of(row.refund_id, row.kind)).sealed}
+
+
+def _personal(key: bytes, row: Any, personal: dict[str, Any]) -> dict[str, Any]:
+    sealed = seal_value(key, json.dumps(personal, ensure_ascii=False), place_of(row.id, DETAILS)).sealed
+    return {"id": row.id, "kind": DETAILS, "customer": row.customer_id, "sealed": sealed, "at": row.created_at}
 
 
 def _staged(keys: Keys, row: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from refunds.erasure import Because, Erasure, read_line
 from refunds.errors import Code, RefundError
 from refunds.people import Role
 from tests.api.conftest import Api, running, settings_for
-from tests.api.test_forgetting import MARK, forget, withdrawn, written
+from tests.api.test_forgetting import MARK, forget, signing, withdrawn, written
 from tests.conftest import FreshDatabase
 from tests.store.world import START
 
@@ -109,7 +109,7 @@ async def test_a_process_that_dies_around_the_commit_leaves_it_on_the_list(api: 
     repeated = await forget(api, order["customer_id"])
     assert repeated.status_code == 200
     assert await api.count("erasures") == 1
-    done = {read_line(line, KEY).customer for line in written(listed)}
+    done = {read_line(line, signing(api)).customer for line in written(listed)}
     assert done == {repeated.json()["customer"]}, "what was done is on the list"
 
 
@@ -215,7 +215,7 @@ async def test_a_list_that_cannot_be_read_back_needs_a_replay_since_the_doubt(da
             assert [answer.json()["code"] for answer in (refused, still)] == ["ERASURES_NOT_REPLAYED"] * 2
             assert (part.json()["id"], whole.json()["lines"]) == (None, 1)
             assert resumed.status_code == 200, resumed.text
-            assert [read_line(line, KEY).reason for line in received] == ["customer_asked"]
+            assert [read_line(line, signing(api)).reason for line in received] == ["customer_asked"]
             assert MARK not in str(received)
 
 
@@ -262,7 +262,7 @@ async def test_a_line_that_somebody_wrote_forgets_nobody(api: Api) -> None:
     await withdrawn(api, order)
     [customer] = await api.rows("SELECT id FROM customers")
     [(_, ours)] = [("", Erasure("era_" + "0" * 26, customer["id"], START, "pr_1", Because.CUSTOMER_ASKED))]
-    good = ours.line(KEY)
+    good = ours.line(signing(api))
     before = backup(api)
 
     for line, words in (
