@@ -104,7 +104,7 @@ def _of_order(before: Plain, after: Plain) -> list[Difference]:
     written = _money(new.get("currency"))
     for name, words in _ORDER.items():
         if (was := old.get(name)) != (now := new.get(name)):
-            shown = written if name == "total" else _words
+            shown = written if name == "total" else _time if name.endswith("_at") else _words
             found.append(_shown(f"order_{name}", was, now, words, shown, by_itself=True))
     return found
 
@@ -138,6 +138,10 @@ def _words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return ", ".join(map(str, cast(list[object], value))) if isinstance(value, list) else str(value).replace("_", " ")
+
+
+def _time(recorded: Any) -> str:
+    return _words(recorded).replace(".000000", "")
 
 
 def _legs(legs: Any) -> str:
