@@ -5,7 +5,7 @@ from datetime import datetime
 
 from refunds.clock import rfc3339
 from refunds.money import Money, format_money
-from refunds.policy import breakers, exceptions, limits, reach, rules
+from refunds.policy import breakers, cost, exceptions, limits, reach, rules
 from refunds.policy.model import Ladder, Policy, ReviewRole
 from refunds.policy.positions import Path
 from refunds.policy.uniting import AND
@@ -230,8 +230,12 @@ def _exceptions(policy: Policy) -> Iterator[Told]:
 
 
 def _rules(policy: Policy) -> Iterator[Told]:
-    seen: set[str] = set()
+    seen, lists = set[str](), 0
     for at, rule in enumerate(policy.rules):
+        before, lists = lists, lists + cost.lists_in(rule.when)
+        if before <= cost.MOST_LISTS_OF_ALL < lists:
+            what = f"from here on the rules name lists of facts more than {cost.MOST_LISTS_OF_ALL} times together"
+            yield ("rules", at, "when"), what, "Join conditions, or remove rules: each list costs time with every quote."
         if rule.id in seen:
             yield ("rules", at, "id"), f"the id {rule.id} is there twice", "Give each rule its own."
         seen.add(rule.id)

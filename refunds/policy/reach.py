@@ -13,7 +13,7 @@ from functools import lru_cache
 from refunds.classification import Intent, Proposal
 from refunds.money import CURRENCIES, Money, format_money
 from refunds.people import PrincipalKind
-from refunds.policy import rules
+from refunds.policy import cost, rules
 from refunds.policy.calendars import WEEKDAYS
 from refunds.policy.model import Policy, Rule
 from refunds.policy.positions import Path
@@ -137,7 +137,7 @@ def _covered(sound: list[tuple[int, Rule]]) -> Iterator[_Told]:
 @lru_cache(maxsize=1_024)
 def _parts(condition: str) -> frozenset[str]:
     """The parts of a condition that must all hold, each written in one way; the whole of it where it is not simply joined."""
-    bare = rules.without_texts(condition)
+    bare = cost.blanked(condition)
     depth, parts, begins = 0, list[str](), 0
     for at, sign in enumerate(bare):
         depth += (sign in "([{") - (sign in ")]}")
@@ -160,7 +160,7 @@ def _one_way(part: str) -> str:
 
 def _closes_last(text: str) -> bool:
     depth = 0
-    for at, sign in enumerate(rules.without_texts(text)):
+    for at, sign in enumerate(cost.blanked(text)):
         depth += (sign == "(") - (sign == ")")
         if depth == 0:
             return at == len(text) - 1

@@ -26,6 +26,7 @@ from refunds.facts import (
     RequestFacts,
     TimeFacts,
 )
+from refunds.policy import cost
 
 FACTS: dict[str, frozenset[str]] = {
     name: frozenset(f.name for f in fields(kind))
@@ -44,9 +45,7 @@ FACTS: dict[str, frozenset[str]] = {
 }
 """Every group of facts and the names in it; ``lines`` is a list whose members have them."""
 
-_TEXT = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'')
 _FACT = re.compile(r"\b(" + "|".join(FACTS) + r")\s*\.\s*([A-Za-z_]\w*)")
-_BOUND = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
 _OF_LIST = frozenset({"all", "exists", "exists_one", "map", "filter", "size"})
 _OVER_LINES = re.compile(r"\blines\s*\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
 _TYPES = frozenset({"int", "uint", "double", "bool", "string", "bytes", "list", "map", "null_type"})
@@ -70,15 +69,6 @@ _FUNCTIONS = frozenset(
 _FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
-LONGEST = 2_000
-"""The longest condition, in characters."""
-
-MOST_OPERATORS = 200
-"""Operators, accesses and calls a condition may have."""
-
-_OPERATOR = re.compile(r"[-+*/%!<>?.(\[{]|&&|\|\||==|\bin\b")
-
-
 class RuleError(Exception):
     """A condition that could not be judged, or whose answer is not true or false; a person looks."""
 
@@ -86,31 +76,6 @@ class RuleError(Exception):
 @lru_cache(maxsize=1_024)
 def _compiled(condition: str) -> cel.Program:
     return cel.compile(condition)
-
-
-def without_texts(condition: str) -> str:
-    """The condition with its texts blanked, every other sign at its place."""
-    return _TEXT.sub(lambda text: " " * len(text[0]), condition)
-
-
-def _too_much(condition: str) -> tuple[str, str] | None:
-    """Why a condition costs more than a rule may, told before it is compiled: the library follows it without limits of its own.
-
-    A step inside a step grows with the square of a list, and an order may have a thousand lines; very long chains exhaust the stack.
-    """
-    if len(condition) > LONGEST:
-        return f"the condition has more than {LONGEST} characters", "Write several rules."
-    bare = _TEXT.sub('""', condition)
-    if len(_OPERATOR.findall(bare)) > MOST_OPERATORS:
-        return f"the condition has more than {MOST_OPERATORS} operators", "Write several rules."
-    for step in _BOUND.finditer(bare):
-        depth, at = 1, bare.index("(", step.start()) + 1
-        while depth and at < len(bare):
-            depth += {"(": 1, ")": -1}.get(bare[at], 0)
-            at += 1
-        if _BOUND.search(bare, step.end(), at):
-            return "a step over a list stands inside another", "Write one all, exists, map or filter after the other, not inside."
-    return None
 
 
 @lru_cache(maxsize=1_024)
@@ -139,7 +104,7 @@ def judge(condition: str, facts: Mapping[str, Any]) -> bool:
 @lru_cache(maxsize=1_024)
 def _facts_in(condition: str) -> tuple[tuple[str, str], ...]:
     """The facts that a condition names, in its order, each once. What a reader noticed is left out: its words may quote the customer (promise P9)."""
-    named = dict.fromkeys(_FACT.findall(_TEXT.sub('""', condition)))
+    named = dict.fromkeys(_FACT.findall(cost.bare(condition)))
     return tuple(one for one in named if one[1] in FACTS[one[0]] and one not in _OF_A_CUSTOMERS_WORDS)
 
 
@@ -173,7 +138,7 @@ def plain_facts(facts: Facts, conditions: Iterable[str] | None = None) -> dict[s
 
 def faults(condition: str) -> list[tuple[str, str]]:
     """What can be told about a condition without facts: pairs of problem and remedy, none when it is in order."""
-    if (too_much := _too_much(condition)) is not None:
+    if (too_much := cost.too_much(condition)) is not None:
         return [too_much]
     try:
         program = _compiled(condition)
@@ -183,9 +148,9 @@ def faults(condition: str) -> list[tuple[str, str]]:
         return [
             (f"not a CEL condition, {where}", 'Write a condition such as request.amount > 5000 && order.categories.exists(c, c == "sale").')
         ]
-    bare = _TEXT.sub('""', condition)
+    bare = cost.bare(condition)
     problems: list[tuple[str, str]] = []
-    bound = set(_BOUND.findall(bare))
+    bound = set(cost.STEP.findall(bare))
     known = {*FACTS, "at", *_TYPES, *bound}
     problems += [(f"{name} is a fact and cannot be another name", "Call it x.") for name in sorted(bound & {*FACTS, "at"})]
     for name in program.variables():

@@ -1,8 +1,13 @@
 """Conditions that would cost more than a rule may are refused before the library sees them: it follows them without limits of its own."""
 
+import time
+from dataclasses import replace
+
 import pytest
 
-from refunds.policy import rules
+from refunds.facts import LineFacts
+from refunds.policy import PolicyError, load_policy, rules, sample_policy_text
+from tests.refunds.conftest import GOOD
 
 NESTED = 'order.categories.exists(a, order.categories.exists(b, a + b == "x"))'
 
@@ -27,3 +32,60 @@ def test_a_condition_that_costs_too_much_is_refused_unread(condition: str, probl
 
 def test_steps_one_after_the_other_are_in_order() -> None:
     assert rules.faults('order.categories.exists(a, a == "sale") && order.categories.all(b, b != "gift(x")') == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "problem"),
+    [
+        ("lines.map(a, lines).size() > 0", "looks at all of lines"),
+        ("lines.all(a, a in lines)", "looks at all of lines"),
+        ("lines.all(a, lines == lines)", "looks at all of lines"),
+        ("lines.exists(a, a.category in order.categories)", "looks at all of order.categories"),
+        ("order.categories.map(a, order).size() > 0", "looks at all of order"),
+        ('order.categories.exists(a, order["categories"] == [a])', "looks at all of order"),
+        ('["x"]' + ".map(a, a + a)" * 20 + ".size() > 0", "more than one map"),
+        (f"order.categories.map(a, {'+'.join(['a'] * 50)}).size() > 0", "sums inside"),
+        (f"({'+'.join(['lines'] * 11)}).all(a, a.ordered > 0)", "lists of facts more than 10 times"),
+        ("{1:" * 180 + "1" + "}" * 180 + " == {}", "not a CEL condition"),
+    ],
+)
+def test_what_would_grow_with_the_square_of_a_list_or_without_end_is_refused_unread(condition: str, problem: str) -> None:
+    [(said, remedy)] = rules.faults(condition)
+    assert problem in said
+    assert remedy
+
+
+ENDLESS = replace(
+    GOOD,
+    order=replace(GOOD.order, categories=tuple(f"{at}{'x' * 90}" for at in range(1_000))),
+    lines=tuple(LineFacts(f"{at}{'x' * 90}", 5, 1, 0, 1, 0) for at in range(1_000)),
+).plain()
+"""An order as large as one may be."""
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        f"({'+'.join(['lines'] * 10)}).all(a, {' && '.join(['a.category != q'.replace('q', chr(34) + 'z' + chr(34))] * 50)})",
+        f"({'+'.join(['order.categories'] * 10)}).all(a, {' && '.join(['a != q'.replace('q', chr(34) + 'z' + chr(34))] * 60)})",
+        f"order.categories.all(a, {' || '.join(['a.matches(q)'.replace('q', chr(34) + '.*.*.*.*x' + chr(34))] * 40)})",
+        'order.categories.all(a, !a.matches("(x+x+)+y"))',
+        '"' + "a" * 900 + '".matches("(a|aa)+(a|aa)+$")',
+    ],
+    ids=["lines", "categories", "many patterns", "a pattern that backtracks elsewhere", "a long text"],
+)
+def test_the_worst_that_is_taken_is_judged_in_a_moment(condition: str) -> None:
+    assert rules.faults(condition) == []
+    spent = time.process_time()
+    assert rules.judge(condition, ENDLESS) is True
+    assert time.process_time() - spent < 5  # far above what it takes, and far below what a step inside a step does
+
+
+def test_rules_that_are_each_in_order_are_told_when_all_of_them_cost_too_much() -> None:
+    costly = " || ".join(["lines.exists(a, a.ordered > 9)"] * 9)
+    written = "".join(
+        f"\n  - {{id: r{at}, when: '{at} > payment.refunds_made && ({costly})', then: require_review, text: R.}}" for at in range(6)
+    )
+    with pytest.raises(PolicyError) as told:
+        load_policy(sample_policy_text().rstrip() + written + "\n")
+    assert [(p.path, "50 times together" in p.problem) for p in told.value.problems] == [("rules.7.when", True)]
