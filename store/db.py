@@ -103,7 +103,7 @@ class Database:
 
     async def _opened(self) -> None:
         """Before a connection is taken, so that opening the keys never waits for connections that wait for it."""
-        if self.vault is not None and not self.vault.is_open:
+        if self.vault is not None and not self.vault.is_fresh:
             async with _translated():
                 await self.vault.open(self.engine, self.clock.now())
 

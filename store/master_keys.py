@@ -154,7 +154,8 @@ def name_of(key: bytes) -> str:
 def _local(settings: Settings) -> LocalKeys | None:
     held = [] if settings.refunds_text_key is None else [settings.text_key]
     if settings.refunds_text_keys_file is not None:
-        held = [key for key in held if key not in (read := _read(Path(settings.refunds_text_keys_file)))] + read
+        read = _read(Path(settings.refunds_text_keys_file))
+        held = [key for key in held if key not in read] + read
     return LocalKeys(*held) if held else None
 
 

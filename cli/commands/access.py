@@ -126,3 +126,40 @@ def _listed(path: str, name: str, columns: tuple[str, ...], as_json: bool) -> No
         return
     rows = [[", ".join(v) if isinstance(v := row.get(column), list) else v for column in columns] for row in answer[name]]
     out.table([column.replace("_", " ") for column in columns], rows)
+
+
+@keys.command("master")
+def master(as_json: Json = False) -> None:
+    """Show which master key protects what is personal, and how far a rotation is."""
+    with Api() as api:
+        answer = api.get("/v1/master-key")
+    out = Output(as_json)
+    if as_json:
+        out.json(answer)
+    else:
+        out.fields([(name.replace("_", " "), answer[name]) for name in ("master", "number", "customers", "left", "under_other_masters")])
+
+
+@keys.command("rotate-master")
+def rotate_master(yes: Yes = False, as_json: Json = False) -> None:
+    """Change over to the master key that the API now has: a new wrapping key, and every customer's key wrapped anew.
+
+    Give the API the new master key, with the old one beside it, before. Stopping in between loses nothing: call it again and it goes on.
+    """
+    out = Output(as_json)
+    with Api() as api:
+        before = api.get("/v1/master-key")
+        total = before["left"] or before["customers"]
+        out.say(f"Master key {before['master']}; {total} keys of customers are to be wrapped anew" + (" (going on)." if before["left"] else "."))
+        confirm(out, "Go on?", yes=yes)
+        answer = api.post("/v1/master-key/rotation", {"anew": True})
+        done = answer["rewrapped"]
+        while not answer["done"]:
+            out.say(f"{done} of {total}")
+            answer = api.post("/v1/master-key/rotation", {"anew": False})
+            done += answer["rewrapped"]
+        after = api.get("/v1/master-key")
+    if as_json:
+        out.json(after)
+    else:
+        out.say(f"{done} wrapped anew with wrapping key {after['number']} under {after['master']}; {after['left']} left.")

@@ -20,7 +20,7 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
 # Temporal's own configuration (address, namespace, TLS, API key) is read by every program that is its client.
 TEMPORAL_PREFIX = "TEMPORAL_"
 
-API_SECRETS = ("DATABASE_URL", "REFUNDS_TEXT_KEY", "STRIPE_WEBHOOK_SECRETS")
+API_SECRETS = ("DATABASE_URL", "REFUNDS_TEXT_KEY", "REFUNDS_TEXT_KMS_TOKEN", "STRIPE_WEBHOOK_SECRETS", "ERASURE_LIST")
 WORKER_SECRETS = (
     "DATABASE_URL",
     "DATABASE_URL_REFUNDS",
@@ -30,6 +30,7 @@ WORKER_SECRETS = (
     "STRIPE_API_KEY",
     "MODEL_API_KEY",
     "REFUNDS_TEXT_KEY",
+    "REFUNDS_TEXT_KMS_TOKEN",
     "REFUNDS_LEDGER_KEY",
 )
 

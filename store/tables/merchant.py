@@ -4,7 +4,7 @@ Who somebody is stands here sealed under their own key (``*_sealed``, AES-256-GC
 (``*_lookup``, HMAC-SHA256 under a key outside the database). Both are gone when they are forgotten; the rows stay.
 """
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Integer, LargeBinary, Table, UniqueConstraint
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, Table, UniqueConstraint
 from sqlalchemy.dialects.postgresql import JSONB
 
 from store.tables.columns import at, metadata, text_column
@@ -38,6 +38,7 @@ customer_keys = Table(
     Column("wrapped", LargeBinary, nullable=False),
     Column("wrapping", Integer, nullable=False),  # the number of the sealing key that wraps it
     at("created_at"),
+    Index("ix_customer_keys_wrapping", "wrapping", "customer_id"),
 )
 
 orders = Table(
