@@ -120,6 +120,7 @@ def show(out: Output, refund: Refund) -> None:
             ("remedy", refund.get("remedy")),
             ("detail", refund.get("detail")),
             ("amount", amount_of(refund)),
+            ("mode", "test: no money moves" if (refund.get("terms") or {}).get("mode") == "test" else None),
             ("order", refund.get("order_id")),
             ("group", refund.get("group_id")),
             ("customer", refund.get("customer_id") or customer_gone(refund)),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import FakeApi, Runner
+from tests.cli.conftest import TERMS, FakeApi, Runner, refund
 
 STOPPED = {
     "scope": "everything",
@@ -204,3 +204,11 @@ def test_one_processor_is_stopped_and_resumed_by_name(api: FakeApi, refunds: Run
     assert [sent["scope"] for _, sent in api.sent("PUT")] == ["processor:stripe"] * 2
     assert "code         KEY_REFUSED" in ran.out.splitlines()
     assert "changed by   the orchestrator" in ran.out.splitlines()
+
+
+@pytest.mark.parametrize(("mode", "said"), [("test", True), ("live", False)])
+def test_a_refund_in_test_mode_says_that_no_money_moves(api: FakeApi, refunds: Runner, mode: str, said: bool) -> None:
+    shown = refund(terms=TERMS | {"mode": mode})
+    api.on("GET", f"/v1/refunds/{shown['id']}", (200, shown))
+
+    assert ("test: no money moves" in refunds("show", shown["id"]).out) is said
