@@ -30,6 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.alike import ALIKE
 from refunds.classification import Classification, Intent, Proposal, Reading, Source
 from refunds.clock import parse_rfc3339
 from refunds.facts import AgentFacts, BaseFacts, CustomerFacts, Facts, OrderFacts, ReadingFacts, RequesterFacts, RequestFacts
@@ -64,8 +65,6 @@ class StoredReading:
 
 
 _COUNTED = sorted(status.value for status in RESERVING | {Status.SUCCEEDED})
-DUPLICATE_WITHIN = timedelta(hours=24)
-"""Two refunds of the same payment and amount within this time may be one wish asked twice: a person looks."""
 
 
 _READING = Query(select(classifications).where(classifications.c.refund_id == bindparam("refund")))
@@ -116,6 +115,7 @@ async def gather(
         connection,
         change,
         policy=policy,
+        order_id=order["id"],
         payment_id=payment_id,
         amount=amount,
         currency=currency,
@@ -227,12 +227,27 @@ def _history() -> Executable:
     in_day = and_(counted, revisions.c.created_at >= bindparam("today"))
     today = and_(in_day, revisions.c.currency == bindparam("currency"))
     worth = _worth()
+    # Two that name other lines of the order are two wishes, whatever they come to; the same line again may be the same wish.
+    other_lines = func.coalesce(refunds.c.details[literal_column("'lines'", Text)] != bindparam("named", type_=JSONB), false())
+    same_lines = refunds.c.details[literal_column("'lines'", Text)] == bindparam("named", type_=JSONB)
+    of_order = refunds.c.order_id == bindparam("order", type_=Text)
+    of_payment = revisions.c.payment_id == bindparam("payment")
     same = and_(
         counted,
-        revisions.c.payment_id == bindparam("payment"),
-        revisions.c.amount == bindparam("amount"),
-        # Two that name other lines of the order are two wishes, whatever they come to; the same line again may be the same wish.
-        not_(func.coalesce(refunds.c.details[literal_column("'lines'", Text)] != bindparam("named", type_=JSONB), false())),
+        or_(
+            and_(
+                or_(of_payment, of_order),
+                revisions.c.amount == bindparam("amount"),
+                revisions.c.currency == bindparam("currency"),
+                not_(other_lines),
+            ),
+            and_(of_order, same_lines),
+            and_(
+                or_(of_payment, of_order), refunds.c.details[literal_column("'alike'", Text)].has_any(bindparam("alike", type_=ARRAY(Text)))
+            ),
+        ),
+        # The parts of a group are one wish by design.
+        or_(refunds.c.group_id.is_(None), refunds.c.group_id.is_distinct_from(bindparam("group", type_=Text))),
         refunds.c.created_at > bindparam("recently"),
     )
     placed = select(func.count()).select_from(orders).where(orders.c.customer_id == bindparam("customer")).scalar_subquery()
@@ -309,6 +324,7 @@ async def _customer(
     change: Change,
     *,
     policy: Policy,
+    order_id: str,
     payment_id: str,
     amount: int,
     currency: str,
@@ -329,12 +345,14 @@ async def _customer(
             day_ago=at - timedelta(days=1),
             hour_ago=at - timedelta(hours=1),
             group=row["group_id"],
-            recently=at - DUPLICATE_WITHIN,
+            recently=at - timedelta(seconds=policy.duplicates.within),
             currency=currency,
             base=policy.base,
             payment=payment_id,
+            order=order_id,
             amount=amount,
             named=row["details"].get("lines"),
+            alike=row["details"].get(ALIKE) or [],
         )
         counted = await limits.ask(connection, policy, limits.Subject.of(row), Stage.RESERVED, at, besides=change.id, locking=locking)
     history = await answer.one()

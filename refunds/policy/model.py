@@ -115,6 +115,12 @@ class Windows(Part):
         return min(each, default=(self.default_days, ""))
 
 
+class Duplicates(Part):
+    """How long after one refund another for the same order that looks like it may be the same wish asked twice."""
+
+    within: Seconds = 24 * 3600
+
+
 class Returns(Part):
     """The categories of goods that must have come back before they are refunded, and what happens when some were sent and have not.
 
@@ -281,6 +287,7 @@ class Policy(Part):
     returns: Returns = Returns()
     reasons: Reasons
     payments: Annotated[Payments, is_default(Payments())] = Payments()
+    duplicates: Annotated[Duplicates, is_default(Duplicates())] = Duplicates()
     channels: Channels
     requesters: Requesters
     customer_limits: CustomerLimits
