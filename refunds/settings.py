@@ -99,7 +99,7 @@ class Settings(BaseSettings):
     ledger_origin: str = "refunds.local/ledger"
     ledger_copies: str = ""
     ledger_every_s: Seconds = 0.5
-    ledger_everywhere_s: Seconds = 60
+    ledger_everywhere_s: Seconds = 120
     ledger_checkpoint_every_s: Seconds = 300
     ledger_copy_timeout_s: Seconds = 10
     # How far behind the chain may be before people are told.

@@ -62,18 +62,28 @@ _COPIES = Query(
     .group_by(ledger_exports.c.target)
     .order_by(ledger_exports.c.target)
 )
-_NUMBERED = exists().where(ledger_entries.c.ledger_id == ledger.c.id)
-_HEAD_ID = select(func.coalesce(func.max(ledger_entries.c.ledger_id), 0)).scalar_subquery()
+_AFTER = bindparam("after", type_=BigInteger)
 _BEHIND = (
-    select(ledger.c.at).where(ledger.c.id > _HEAD_ID - literal(LOOKED_BACK), ~_NUMBERED).order_by(ledger.c.id).limit(literal(MOST_COUNTED))
+    select(ledger.c.at)
+    .where(
+        ledger.c.id > _AFTER,
+        ~exists().where(ledger_entries.c.ledger_id == ledger.c.id, ledger_entries.c.ledger_id > _AFTER),
+    )
+    .order_by(ledger.c.id)
+    .limit(literal(MOST_COUNTED))
 ).subquery()
+_HEAD_ID = Query(select(func.coalesce(func.max(ledger_entries.c.ledger_id), 0)))
 _STANDING = Query(
     select(
         select(func.coalesce(func.max(ledger_entries.c.seq), 0)).scalar_subquery().label("size"),
         select(func.count()).select_from(_BEHIND).scalar_subquery().label("waiting"),
         select(func.min(_BEHIND.c.at)).scalar_subquery().label("oldest_at"),
         select(func.max(ledger_checkpoints.c.size)).scalar_subquery().label("signed"),
-        select(func.max(ledger_checkpoints.c.made_at)).scalar_subquery().label("signed_at"),
+        select(ledger_checkpoints.c.made_at)
+        .order_by(ledger_checkpoints.c.id.desc())
+        .limit(literal(1))
+        .scalar_subquery()
+        .label("signed_at"),
         select(func.count()).where(ledger_exports.c.done_at.is_(None)).scalar_subquery().label("copies_waiting"),
         select(func.count())
         .where(ledger_exports.c.done_at.is_(None), ledger_exports.c.tries > literal(0), ledger_exports.c.last_error.is_not(None))
@@ -113,8 +123,9 @@ class Standing:
 
 
 async def standing(connection: AsyncConnection) -> Standing:
-    """How the chain stands now: one statement, whose cost does not grow with the ledger. A row that was passed over long ago is found by the sequencer."""
-    return Standing(**await _STANDING.one(connection))
+    """How the chain stands now, at a cost that does not grow with the ledger. A row that was passed over long ago is found by the sequencer."""
+    head = await _HEAD_ID.value(connection)
+    return Standing(**await _STANDING.one(connection, after=max(head - LOOKED_BACK, 0)))
 
 
 async def read_nodes(connection: AsyncConnection, spans: Iterable[Span]) -> HashOf:

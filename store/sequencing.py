@@ -29,21 +29,35 @@ BATCH = 200
 """So many rows are one transaction: some ten milliseconds, in a process that has other things to do."""
 
 WINDOW = 2_000
-"""How far before the newest numbered row an ordinary round begins to look. Commits that are later than so many others are found by the rounds over all."""
+"""How far before the newest numbered row an ordinary round begins to look. Commits that are later than so many others are found by the looks at everything."""
+
+SLICE = 100_000
+"""So many ids are looked at in one statement when everything is."""
 
 _TRY_LOCK = Query(select(func.pg_try_advisory_xact_lock(bindparam("lock", type_=BigInteger))))
 _HEAD = Query(select(ledger_entries.c.seq, ledger_entries.c.hash).order_by(ledger_entries.c.seq.desc()).limit(1))
 _NEWEST = Query(select(func.coalesce(func.max(ledger_entries.c.ledger_id), 0)))
-_NUMBERED = exists().where(ledger_entries.c.ledger_id == ledger.c.id)
+_AFTER, _UNTIL = bindparam("after", type_=BigInteger), bindparam("until", type_=BigInteger)
+# The bound stands on both sides, because PostgreSQL does not carry it over: without it every look would read all that is numbered.
+_NO_NUMBER = (ledger.c.id > _AFTER) & ~exists().where(ledger_entries.c.ledger_id == ledger.c.id, ledger_entries.c.ledger_id > _AFTER)
 _WITHOUT_NUMBER = Query(
     select(
         *(ledger.c[name] for name in ("id", "at", "type", "refund_id", "refund_version", "actor", "on_behalf_of")),
         cast(ledger.c.data, Text).label("data"),
         cast(ledger.c.commitments, Text).label("commitments"),
     )
-    .where(ledger.c.id > bindparam("after", type_=BigInteger), ~_NUMBERED)
+    .where(_NO_NUMBER)
     .order_by(ledger.c.id)
     .limit(literal(BATCH))
+)
+_FIRST_IN_SLICE = Query(
+    select(func.min(ledger.c.id)).where(
+        ledger.c.id > _AFTER,
+        ledger.c.id <= _UNTIL,
+        ~exists().where(
+            ledger_entries.c.ledger_id == ledger.c.id, ledger_entries.c.ledger_id > _AFTER, ledger_entries.c.ledger_id <= _UNTIL
+        ),
+    )
 )
 _VERSIONS = Query(
     select(ledger.c.refund_id, func.max(ledger.c.refund_version).label("version"))
@@ -108,13 +122,14 @@ class Sequencer:
 
     async def once(self, *, everywhere: bool) -> Batch:
         """Number one batch; ``everywhere`` looks at all rows and not only at the newest. Raises ``STORE_UNAVAILABLE`` and :class:`Inconsistent`."""
+        behind = await self._first_passed_over() if everywhere else None
         async with self._database.begin() as connection:
             if not await _TRY_LOCK.value(connection, lock=LOCK):
                 return Batch(busy=True)
             head = await _HEAD.first(connection)
             seq, previous = (head["seq"], bytes(head["hash"])) if head else (0, EMPTY_ROOT)
-            newest = 0 if everywhere else max(await _NEWEST.value(connection) - WINDOW, 0)
-            rows, gaps = await self._choose(connection, after=newest)
+            newest = max(await _NEWEST.value(connection) - WINDOW, 0)
+            rows, gaps = await self._choose(connection, after=newest if behind is None else min(behind - 1, newest))
             if not rows:
                 return Batch(gaps=gaps)
             edge = (await self._edge_at(connection, seq)).copy()
@@ -123,6 +138,17 @@ class Sequencer:
             points.writes("sequenced")
         self._edge = edge
         return Batch(len(rows), {row.type for row in rows}, gaps)
+
+    async def _first_passed_over(self) -> int | None:
+        """The first row of all that has no number, looked for slice by slice and holding nothing up; ``None`` when there is none."""
+        async with self._database.read() as connection:
+            after, last = 0, await _NEWEST.value(connection)
+            while after < last:
+                found = await _FIRST_IN_SLICE.value(connection, after=after, until=after + SLICE)
+                if found is not None:
+                    return found
+                after += SLICE
+        return None
 
     async def _choose(self, connection: AsyncConnection, *, after: int) -> tuple[list[Recorded], list[Gap]]:
         """The next rows to number, each refund's versions in their order and without a gap."""

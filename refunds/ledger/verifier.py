@@ -258,12 +258,14 @@ def _is_name(name: str) -> bool:
 # --- entries
 
 
+_AS_GIVEN = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_SORTED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True)
+
+
 def canonical(value: Any) -> bytes:
     """RFC 8785 canonical JSON of objects, lists, texts, integers, true, false and null."""
-    plain = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    if plain.isascii():
-        return plain.encode()
-    return json.dumps(_in_order(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    plain = _SORTED.encode(value)
+    return plain.encode() if plain.isascii() else _AS_GIVEN.encode(_in_order(value)).encode()
 
 
 def _in_order(value: Any) -> Any:

@@ -32,7 +32,15 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 def test_every_code_is_in_the_catalogue_and_every_setting_is_one(page: Path) -> None:
     words = set(re.findall(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`", page.read_text()))
     known = set(Code) | {name.upper() for name in Settings.model_fields}
-    others = {"DATABASE_URL_OWNER", "TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE", "REFUNDS_API_URL", "REFUNDS_API_KEY", "REFUNDS_HOME"}
+    others = {
+        "DATABASE_URL_OWNER",
+        "DATABASE_URL_AUDITOR",
+        "TEMPORAL_ADDRESS",
+        "TEMPORAL_NAMESPACE",
+        "REFUNDS_API_URL",
+        "REFUNDS_API_KEY",
+        "REFUNDS_HOME",
+    }
     others |= {"SCHEMA_REVISION", "REFUNDS_STRIPE_SCHEMA", "REFUNDS_STRIPE_RECORDED", "REFUNDS_INTENTS_DIR", "REFUNDS_INJECTIONS"}
 
     assert words - known - others == set()

@@ -256,11 +256,12 @@ async def test_a_whole_refund_s_record_verifies(world: World, of_world: Chained)
     assert numbered == world.count("ledger") - 1, "the one that names the log's keys was entered with the checkpoint"
     assert (await of_world.judged()).checkpoint.size == numbered
     async with world.api.read() as connection:
-        rows, note = await chain.of_refund(connection, refund)
+        rows = await chain.of_refund(connection, refund, proofs=True)
     assert [row["refund_version"] for row in rows] == list(range(1, len(rows) + 1))
     for row in rows:
-        proof = {"format": verifier.PROOF, "seq": row["seq"], "entry": json.loads(row["entry"]), "hashes": row["proof"], "checkpoint": note}
-        verifier.verify_proof(json.dumps(proof).encode(), [verifier.read_key(KEY.vkey)], verifier.Kept([]), world.clock.now())
+        verifier.verify_proof(
+            json.dumps(row["proof"]).encode(), [verifier.read_key(KEY.vkey)], verifier.Kept([]), world.clock.now(), row["seq"]
+        )
 
 
 @pytest.mark.parametrize("table", ["ledger", "ledger_entries", "ledger_nodes", "ledger_checkpoints"])
