@@ -1,6 +1,7 @@
 """Reads a policy file, and says exactly what is wrong with one: line, column, name and remedy, all problems at once."""
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -63,7 +64,7 @@ def load_policy(text: str) -> Policy:
             policy = Policy.model_validate(placed.value)
         except ValidationError as error:
             reported = {path for path, _, _ in found} | {f.path for f in placed.faults if f.path}
-            faults = map(_translate, error.errors(include_url=False))
+            faults = map(_translate, _told_once(error.errors(include_url=False)))
             found += [fault for fault in faults if not any(fault[0][: len(path)] == path for path in reported)]
     if policy is not None:
         unread = {path[:2] for path, _, _ in found}
@@ -152,6 +153,16 @@ def _amount(value: object, code: str) -> int:
         return parse_amount(text, code).amount
     except RefundError as error:
         raise ValueError(remedy) from error
+
+
+def _told_once(errors: Sequence[Any]) -> list[Any]:
+    """The errors, without one that a list is too short where that is so only because a member of it could not be read."""
+    places = [tuple(error["loc"]) for error in errors]
+    return [
+        error
+        for error, place in zip(errors, places, strict=True)
+        if error["type"] != "too_short" or not any(other != place and other[: len(place)] == place for other in places)
+    ]
 
 
 def _translate(error: Any) -> tuple[Path, str, str]:
