@@ -20,6 +20,8 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
 # Temporal's own configuration (address, namespace, TLS, API key) is read by every program that is its client.
 TEMPORAL_PREFIX = "TEMPORAL_"
 
+# A migration seals what was stored in the clear before it; the other programs of the owner need no master key.
+MASTER_KEYS = ("REFUNDS_TEXT_KEY", "REFUNDS_TEXT_KMS_TOKEN")
 API_SECRETS = ("DATABASE_URL", "REFUNDS_TEXT_KEY", "REFUNDS_TEXT_KMS_TOKEN", "STRIPE_WEBHOOK_SECRETS", "ERASURE_LIST")
 WORKER_SECRETS = (
     "DATABASE_URL",

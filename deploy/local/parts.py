@@ -54,6 +54,7 @@ class Context:
         wired = dict(self.settings)
         wired.setdefault("REFUNDS_TEXT_KEY", environment.text_key(self.home))
         wired.setdefault("REFUNDS_LEDGER_KEY", environment.ledger_key(self.home))
+        wired.setdefault("ERASURE_LIST", str(self.home / "erasures.jsonl"))
         wired.setdefault("LEDGER_COPIES", f"{environment.checkpoints(self.home)}/")
         wired.setdefault("LEDGER_CHECKPOINT_EVERY_S", "10")
         if "temporal" in self.ports:
@@ -109,11 +110,11 @@ def _postgres(context: Context) -> PostgresServer:
     return context.postgres
 
 
-def _owner_program(module: str) -> Callable[[Context], Command]:
-    """A program that works as the owner of the database and knows no other secret."""
+def _owner_program(module: str, *secrets: str) -> Callable[[Context], Command]:
+    """A program that works as the owner of the database and knows no other secrets than those it is given."""
 
     def command(context: Context) -> Command:
-        env = environment.program(context.wired(), ()) | {"DATABASE_URL": context.database_url(OWNER, "DATABASE_URL_OWNER")}
+        env = environment.program(context.wired(), secrets) | {"DATABASE_URL": context.database_url(OWNER, "DATABASE_URL_OWNER")}
         return context.program(module, env=env)
 
     return command
@@ -195,7 +196,7 @@ PARTS = (
         stop_signal=signal.SIGINT,
         grace_seconds=30,
     ),
-    Part("migrations", command=_owner_program("store.migrate"), once=""),
+    Part("migrations", command=_owner_program("store.migrate", *environment.MASTER_KEYS), once=""),
     # Before the API, because it also makes the controls and the first policy, which every request needs.
     Part("administrator", command=_owner_program("store.bootstrap"), once="admin-key"),
     Part(

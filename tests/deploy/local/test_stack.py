@@ -261,7 +261,7 @@ def test_each_program_gets_only_its_own_secrets(open_home):
     known = {name: {key for key in env if key in secrets or key.startswith("DATABASE_URL")} for name, env in given.items()}
     worker = {"DATABASE_URL", *(f"DATABASE_URL_{name}" for name in ("REFUNDS", "CLASSIFY", "PAYMENTS", "LEDGER"))}
     assert known == {
-        "migrations": {"DATABASE_URL"},
+        "migrations": {"DATABASE_URL", "REFUNDS_TEXT_KEY"},
         "administrator": {"DATABASE_URL"},
         "sandbox": set(),
         "api": {"DATABASE_URL", "REFUNDS_TEXT_KEY", "STRIPE_WEBHOOK_SECRETS"},
