@@ -1,4 +1,4 @@
-"""What keeps approved refunds back: the stop, draft mode, a halt of the processor, the breaker. Nothing of what is held was ever sent.
+"""What keeps approved refunds back: the stop, draft mode, a halt, a breaker, a limit over time, the cut-out of a processor that nobody can reach. Nothing of what is held was ever sent.
 
 A held refund is looked at again by itself (``store/progress.py``), and when nothing holds it any more it goes on in its turn.
 """
@@ -43,7 +43,7 @@ _STANDING = Query(
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A refund before it is submitted: its operation, once there is one, the payment at the processor, and whether the breaker is open. One ``by_hand``
+    """A refund before it is submitted: its operation, once there is one, the payment at the processor, and whether the cut-out is open. One ``by_hand``
     is for a person, and no processor; one ``with_legs`` returns more than the refund, on a marketplace."""
 
     situation: Situation
@@ -77,7 +77,7 @@ class Holding(Receipts):
         )
 
     async def hold_unless_probing(self, refund_id: str) -> Situation | None:
-        """Hold a refund while the breaker is open; ``None`` for the one that probes the processor."""
+        """Hold a refund while the cut-out is open; ``None`` for the one that probes the processor."""
         again_s = self.settings.held_recheck_s
         async with self.database.begin() as connection:
             if await pacing.may_probe(connection, STRIPE, self.database.clock.now(), again_s=again_s):
@@ -85,7 +85,7 @@ class Holding(Receipts):
         return await self.hold_unsent(refund_id, Code.PROCESSOR_UNREACHABLE, "the processor could not be reached a moment ago")
 
     async def reached(self) -> None:
-        """Close the breaker: the processor has answered."""
+        """Close the cut-out: the processor has answered."""
         async with self.database.begin() as connection:
             await pacing.reset(connection, STRIPE)
 

@@ -1,6 +1,6 @@
-"""How held refunds are let go, one after the other, and the breaker that keeps everybody from trying a processor that nobody can reach.
+"""How held refunds are let go, one after the other, and the cut-out that keeps everybody from trying a processor that nobody can reach.
 
-Both are one row a processor. The breaker trips for a while when a refund has given up reaching the processor; when that is over the first to come probes and
+Both are one row a processor. The cut-out trips for a while when a refund has given up reaching the processor; when that is over the first to come probes and
 all others stay held; whoever reaches the processor resets it.
 
 A time that lies further ahead than any worker could have meant was written by one whose clock is ahead, and counts as now: what it held back must not stay so
@@ -57,7 +57,7 @@ _RESET = Query(update(pacing).where(_THIS, pacing.c.open_until.is_not(None)).val
 
 
 async def take_slot(connection: AsyncConnection, processor: str, at: datetime, settings: Settings) -> datetime:
-    """When the next held refund may go on: each slot is given once, and none lies before the breaker may be probed."""
+    """When the next held refund may go on: each slot is given once, and none lies before the cut-out may be probed."""
     pace, again_at = timedelta(seconds=1 / settings.held_release_per_s), at + timedelta(seconds=settings.held_recheck_s)
     return await _TAKE.value(connection, name=processor, at=at, pace=pace, again_at=again_at)
 
@@ -70,20 +70,20 @@ async def stranded(connection: AsyncConnection, settings: Settings, *, limit: in
 
 
 async def open_until(connection: AsyncConnection, processor: str) -> datetime | None:
-    """Until when nobody tries the processor, or since when it may be probed; ``None`` while the breaker is closed, as it should be."""
+    """Until when nobody tries the processor, or since when it may be probed; ``None`` while the cut-out is closed, as it should be."""
     return await _OPEN_UNTIL.value(connection, name=processor)
 
 
 async def may_probe(connection: AsyncConnection, processor: str, at: datetime, *, again_s: float) -> bool:
-    """Whether the caller is the one that probes now: true once, then the breaker stays open for ``again_s`` more unless the probe resets it."""
+    """Whether the caller is the one that probes now: true once, then the cut-out stays open for ``again_s`` more unless the probe resets it."""
     return await _PROBE.do(connection, name=processor, at=at, again_at=at + timedelta(seconds=again_s)) == 1
 
 
 async def trip(connection: AsyncConnection, processor: str, at: datetime, *, again_s: float) -> None:
-    """Open the breaker for ``again_s``: the processor could not be reached."""
+    """Open the cut-out for ``again_s``: the processor could not be reached."""
     await _TRIP.do(connection, name=processor, again_at=at + timedelta(seconds=again_s))
 
 
 async def reset(connection: AsyncConnection, processor: str) -> bool:
-    """Close the breaker: the processor answered. True when it was open."""
+    """Close the cut-out: the processor answered. True when it was open."""
     return await _RESET.do(connection, name=processor) == 1

@@ -46,7 +46,7 @@ halts = Table(
 pacing = Table(
     "pacing",
     metadata,
-    # What was held back is let go one after the other: the next may go at next_at. Until open_until the breaker is open: the
+    # What was held back is let go one after the other: the next may go at next_at. Until open_until the cut-out is open: the
     # processor counts as unreachable, and nobody tries it.
     text_column("processor", primary_key=True),
     at("next_at"),
