@@ -29,7 +29,7 @@ from store.sql import Query
 from store.tables import leg_attempts
 from store.tables import legs as legs_table
 
-HELD = frozenset({Code.EMERGENCY_STOP, Code.DRAFT_MODE, Code.PROCESSOR_HALTED})
+HELD = brakes.CODES - {Code.PAYMENT_HELD}
 """What keeps a leg back until somebody lifts it: then it is tried at once."""
 
 _ATTEMPT = Query(
