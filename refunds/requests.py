@@ -117,7 +117,7 @@ class RefundRequest(_Asked):
         named: set[str] = set()
         for at, line in enumerate(self.lines):
             if line.id in named:
-                raise RefundError(Code.LINE_TWICE, f"Line {line.id[:80]!r} is named twice.", field=f"lines.{at}.id")
+                raise RefundError(Code.LINE_TWICE, field=f"lines.{at}.id")
             named.add(line.id)
         if self.amount is not None and self.currency is None:
             raise RefundError(Code.UNKNOWN_CURRENCY, "An amount needs its currency.", field="currency")
