@@ -50,6 +50,7 @@ _WITHOUT_NUMBER = Query(
     .order_by(ledger.c.id)
     .limit(literal(BATCH))
 )
+_ANY = Query(select(exists().where(_NO_NUMBER)))
 _FIRST_IN_SLICE = Query(
     select(func.min(ledger.c.id)).where(
         ledger.c.id > _AFTER,
@@ -123,12 +124,15 @@ class Sequencer:
     async def once(self, *, everywhere: bool) -> Batch:
         """Number one batch; ``everywhere`` looks at all rows and not only at the newest. Raises ``STORE_UNAVAILABLE`` and :class:`Inconsistent`."""
         behind = await self._first_passed_over() if everywhere else None
+        async with self._database.read() as connection:
+            newest = max(await _NEWEST.value(connection) - WINDOW, 0)
+            if behind is None and not await _ANY.value(connection, after=newest):
+                return Batch()  # nearly always: so nothing is locked for it
         async with self._database.begin() as connection:
             if not await _TRY_LOCK.value(connection, lock=LOCK):
                 return Batch(busy=True)
             head = await _HEAD.first(connection)
             seq, previous = (head["seq"], bytes(head["hash"])) if head else (0, EMPTY_ROOT)
-            newest = max(await _NEWEST.value(connection) - WINDOW, 0)
             rows, gaps = await self._choose(connection, after=newest if behind is None else min(behind - 1, newest))
             if not rows:
                 return Batch(gaps=gaps)

@@ -22,6 +22,7 @@ from worker.copying import Copier, CopyFailed
 log = logger(__name__)
 
 _TOLD_EVERY_S = 3600.0
+_COPY_EVERY_S = 1.0
 
 
 def signing_keys(settings: Settings) -> list[SigningKey]:
@@ -42,6 +43,7 @@ class Keeper:
         self._copier = copier
         self._everywhere_at = 0.0
         self._signed_at: float | None = None
+        self._copied_at = 0.0
         self._gaps: set[Gap] = set()
         self._told: dict[str, float] = {}
 
@@ -64,13 +66,16 @@ class Keeper:
         everywhere = time.monotonic() - self._everywhere_at >= self._settings.ledger_everywhere_s
         batch = await self._sequencer.once(everywhere=everywhere)
         if batch.busy:
+            self._everywhere_at = time.monotonic() if everywhere else self._everywhere_at  # whoever is at work looks as well
             return 0
         if everywhere and batch.numbered < BATCH:
             self._everywhere_at = time.monotonic()
             await self._look_at_gaps(set(batch.gaps))
             await self._look_at_lag()
         await self._sign(asked=checkpoints.REQUESTED in batch.types)
-        await self._copy()
+        if time.monotonic() - self._copied_at >= _COPY_EVERY_S:
+            self._copied_at = time.monotonic()
+            await self._copy()
         return batch.numbered
 
     async def _sign(self, *, asked: bool) -> None:
@@ -86,7 +91,7 @@ class Keeper:
             log.info("checkpoint_made", size=size)
 
     async def _copy(self) -> None:
-        async with self._database.begin() as connection:
+        async with self._database.one() as connection:
             due = await checkpoints.take_copies(connection, self._database.clock.now())
         for copy in due:
             try:

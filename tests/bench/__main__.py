@@ -19,7 +19,7 @@ from temporalio.client import Client
 
 from deploy.local.progress import ConsoleReporter, Reporter
 from refunds.clock import SystemClock
-from tests.bench import peer, report
+from tests.bench import peer, record, report
 from tests.bench.goods import Goods, prepare
 from tests.bench.measure import Contest, Round, contest
 from tests.bench.report import Measured
@@ -51,6 +51,7 @@ class Plan(argparse.Namespace):
     samples: int
     concurrency: int
     dbos_steps: int
+    entries: int
 
 
 def _plan(arguments: Sequence[str]) -> Plan:
@@ -67,8 +68,10 @@ def _plan(arguments: Sequence[str]) -> Plan:
         default=peer.SINGLE,
         help=f"steps the DBOS workflow records for a refund (default {peer.SINGLE}: each store function and each call of the sandbox)",
     )
+    parser.add_argument("--entries", type=int, default=0, help="entries of the ledger that is proven and verified (default 100,000)")
     plan = parser.parse_args(arguments, namespace=Plan())
     usual = (3, 30, 10) if plan.quick else (7, 100, 40)
+    plan.entries = plan.entries or (10_000 if plan.quick else 100_000)
     plan.rounds, plan.size, plan.samples = (given or its for given, its in zip((plan.rounds, plan.size, plan.samples), usual, strict=True))
     return plan
 
@@ -85,7 +88,8 @@ async def _measure(stand: Stand, plan: Plan, reporter: Reporter) -> Measured:
         reporter.begin("warming up")
         await contest(at_hand, goods, plan.concurrency, 0)
         [first, second] = await goods(2)
-        automatic = await at_hand.history(await at_hand.automatic(first))
+        first_refund = await at_hand.automatic(first)
+        automatic = await at_hand.history(first_refund)
         approved = await at_hand.history(await at_hand.approved(second))
         reporter.done("warming up", "")
         reporter.begin("alone")
@@ -98,6 +102,11 @@ async def _measure(stand: Stand, plan: Plan, reporter: Reporter) -> Measured:
                 rounds[name].append(done)
             memory.look(stand.pids)
             reporter.done(f"round {number}", ", ".join(f"{name} {done[-1].per_second:.1f}/s" for name, done in sorted(rounds.items())))
+    reporter.begin("ledger")
+    with stand.connect() as connection:
+        template = record.Template.of(connection, first_refund)
+    recorded = await record.measure(stand.new_database("record"), stand.pids["postgres"], template, plan.entries)
+    reporter.done("ledger", f"{recorded.entries:,} entries chained, proven and verified")
     return Measured(
         at=SystemClock().now(),
         machine=f"{os.cpu_count()} cores, {psutil.virtual_memory().total // 2**30} GB, {platform.system()} {platform.machine()}",
@@ -109,6 +118,7 @@ async def _measure(stand: Stand, plan: Plan, reporter: Reporter) -> Measured:
         approved=approved,
         memory=memory.peak,
         dbos_steps=plan.dbos_steps,
+        record=recorded,
     )
 
 

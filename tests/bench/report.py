@@ -12,6 +12,7 @@ from rich.table import Table
 
 from refunds.clock import rfc3339
 from tests.bench.measure import DBOS, REFUNDS, Alone, History, Round
+from tests.bench.record import Recorded
 from tests.bench.stand import BARE, PEERS
 
 PRODUCT = ("api", "worker", "temporal", "postgres", "sandbox")
@@ -31,6 +32,7 @@ class Measured:
     approved: History
     memory: Mapping[str, int]
     dbos_steps: int
+    record: Recorded
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ TARGETS = {
     "latency_vs_bare": Target("Time alone, refund to bare run", 0.7, 0.5, smaller=True),
     "first_answer_vs_bare": Target("First answer with its quote, to bare run", 0.4, 0.25, smaller=True),
     "throughput_vs_dbos": Target("Throughput, refunds to DBOS", 0.9, 1.2),
+    "ledger_share": Target("Chaining a refund's entries, of its processor time", 0.1, 0.05, smaller=True),
 }
 EVENTS_AUTOMATIC, EVENTS_APPROVED = 20, 24
 
@@ -75,7 +78,7 @@ def _ratio_of_rounds(measured: Measured, name: str) -> float:
 
 def figures(measured: Measured) -> dict[str, Any]:
     """All figures, as they are written to ``.local/bench.json``: times in milliseconds, memory and history in bytes."""
-    alone, rounds = measured.alone, measured.rounds
+    alone, rounds, record = measured.alone, measured.rounds, measured.record
     bare_alone = statistics.median(alone.bare_ms)
     under_load = {
         "first_answer": [ms for each in rounds[REFUNDS] for ms in each.first_answer_ms],
@@ -87,6 +90,7 @@ def figures(measured: Measured) -> dict[str, Any]:
             "latency_vs_bare": _rounded(statistics.median(alone.final_ms) / bare_alone),
             "throughput_vs_dbos": _rounded(_ratio_of_rounds(measured, DBOS)),
             "first_answer_vs_bare": _rounded(statistics.median(alone.first_answer_ms) / bare_alone),
+            "ledger_share": _rounded(record.cpu_ms_per_entry * record.per_refund / sum(_cost(measured, REFUNDS, PRODUCT).values())),
         },
         "refunds_per_s": _rounded(_per_second(measured, REFUNDS)),
         "bare_runs_per_s": _rounded(_per_second(measured, BARE)),
@@ -108,6 +112,15 @@ def figures(measured: Measured) -> dict[str, Any]:
         # The processor's events of its refunds come to the API and the worker, as the others' do.
         "cpu_ms_per_dbos_refund": _cost(measured, DBOS, (*PEERS, "postgres", "sandbox", "api", "worker")),
         "dbos_steps": measured.dbos_steps,
+        "ledger": {
+            "entries": record.entries,
+            "entries_per_refund": record.per_refund,
+            "cpu_ms_per_entry": _rounded(record.cpu_ms_per_entry),
+            "numbered_per_s": _rounded(record.numbered_per_s),
+            "verified_per_s": _rounded(record.verified_per_s),
+            "file_verified_per_s": _rounded(record.file_verified_per_s),
+            "proof_ms": _spread(record.proof_ms),
+        },
         "peak_memory_bytes": {name: measured.memory[name] for name in PRODUCT},
         "rounds": {name: [_rounded(each.per_second) for each in done] for name, done in rounds.items()},
         "concurrency": measured.concurrency,
@@ -180,6 +193,22 @@ def _beside(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     ):
         parts = found[key]
         rows.append((what, f"{sum(parts.values()):.0f} ms", ", ".join(f"{part} {ms:g}" for part, ms in parts.items())))
+    ledger = found["ledger"]
+    rows.append(
+        (
+            "Entries chained",
+            f"{ledger['numbered_per_s']:g} /s",
+            f"{ledger['entries_per_refund']} a refund, {ledger['cpu_ms_per_entry']:g} ms each",
+        )
+    )
+    rows.append(
+        (
+            f"Ledger of {ledger['entries']:,} verified",
+            f"{ledger['verified_per_s']:g} /s",
+            f"a file: {ledger['file_verified_per_s']:g} /s; orientation 20,000",
+        )
+    )
+    rows.append(("Proof of one of them", f"{ledger['proof_ms']['p50']:g} ms", f"p99 {ledger['proof_ms']['p99']:g} ms; orientation 20"))
     memory = found["peak_memory_bytes"]
     rows.append(("Memory at most", "MB", ", ".join(f"{part} {used // 1_000_000}" for part, used in memory.items())))
     return rows

@@ -101,6 +101,13 @@ class Stand:
         """The master key of the stack."""
         return SecretStr((self.stack.home / "text-key").read_text().strip())
 
+    def new_database(self, name: str) -> Callable[[str], str]:
+        """Make an empty database on the same server; returns what gives its address for a login."""
+        server = self.stack.context.postgres
+        assert server is not None
+        server.create_database(name)
+        return lambda login: server.url(login, name)
+
     def connect(self) -> psycopg.Connection:
         """A connection to the product's database, in autocommit mode."""
         return psycopg.connect(self.postgres_url, autocommit=True)

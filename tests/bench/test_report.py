@@ -9,6 +9,7 @@ from rich.console import Console
 
 from tests.bench import report
 from tests.bench.measure import Alone, History, Round
+from tests.bench.record import Recorded
 from tests.bench.report import Measured, Target
 
 CPU = {"api": 1.0, "worker": 2.0, "temporal": 3.0, "postgres": 4.0, "sandbox": 5.0, "bare": 6.0, "dbos-1": 7.0, "dbos-2": 8.0}
@@ -32,6 +33,9 @@ def measured() -> Measured:
         approved=History(22, 6_200),
         memory=dict.fromkeys(CPU, 100_000_000),
         dbos_steps=6,
+        record=Recorded(
+            100_000, 10, 3_000, cpu_ms_per_entry=0.075, verified_per_s=21_000, file_verified_per_s=31_000, proof_ms=[3.0, 2.0, 9.0]
+        ),
     )
 
 
@@ -41,6 +45,7 @@ def test_ratios_compare_rounds_with_their_neighbours_and_take_the_median(measure
         "latency_vs_bare": 0.5,
         "throughput_vs_dbos": 0.75,
         "first_answer_vs_bare": 0.3,
+        "ledger_share": 0.05,
     }
 
 
@@ -54,6 +59,8 @@ def test_figures_are_json_and_hold_what_is_asked_for(measured: Measured) -> None
     assert found["cpu_ms_per_refund"] == {"api": 1, "worker": 2, "temporal": 3, "postgres": 4, "sandbox": 5}
     assert found["cpu_ms_per_dbos_refund"] == {"dbos-1": 7, "dbos-2": 8, "postgres": 4, "sandbox": 5, "api": 1, "worker": 2}
     assert found["dbos_steps"] == 6
+    assert found["ledger"]["proof_ms"] == {"p50": 3, "p99": 9}
+    assert (found["ledger"]["entries_per_refund"], found["ledger"]["verified_per_s"]) == (10, 21_000)
     assert found["cpu_ms_per_bare_run"] == {"bare": 6, "temporal": 3}
     assert set(found["peak_memory_bytes"]) == {"api", "worker", "temporal", "postgres", "sandbox"}
     assert found["measured_at"].startswith("2026-09-01T00:00:00")
@@ -67,6 +74,8 @@ def test_table_names_each_target_and_whether_it_is_met(measured: Measured) -> No
     assert "1.50" in line["Throughput, refunds to bare runs"] and "aim reached" in line["Throughput, refunds to bare runs"]
     assert "met" in line["First answer with its quote, to bare run"]
     assert "missed" in line["Throughput, refunds to DBOS"]
+    assert "aim reached" in line["Chaining a refund's entries, of its processor time"]
+    assert "21000 /s" in line["Ledger of 100,000 verified"]
     assert "at most 20" in line["Events of a refund"] and "met" in line["Events of a refund"]
 
 

@@ -259,3 +259,33 @@ def test_up_beside_a_stack_that_runs_shows_how_to_use_it_and_starts_nothing(desk
     at = desk.stack.addresses
     assert ran.code == 0 and f"API={at['api']} SANDBOX={at['sandbox']} REFUNDS_HOME={desk.stack.home}" in ready
     assert (desk.stack.home / "stack.json").read_text() == before
+
+
+def test_the_record_of_all_that_was_done_is_taken_away_and_verified(desk: Desk, tmp_path: Path) -> None:
+    """After everything above: from a file with the key alone, one entry by itself, and from the database over the auditor's login."""
+    kept, later = tmp_path / "kept.checkpoint", tmp_path / "later.checkpoint"
+    assert desk.run("ledger", "checkpoint", "--new", "--out", str(kept)).code == 0
+    desk.paid("order-of-the-ledger", 5_000, "USD", tmp_path / "order.json")
+    first = desk.json("ledger", "checkpoint", "--new", "--out", str(later))
+    [key] = first["keys"]
+
+    exported = desk.run("ledger", "export", "-o", str(tmp_path / "ledger.jsonl"))
+    assert exported.code == 0, exported.err
+    verified = desk.run(
+        "ledger", "verify", str(tmp_path / "ledger.jsonl"), "--key", key, "--checkpoint", str(kept), "--checkpoint", str(later)
+    )
+    assert (verified.code, " entries, all of them as signed by refunds.local/ledger+" in verified.err) == (0, True), verified.err
+
+    assert desk.run("ledger", "prove", "3", "-o", str(tmp_path / "3.json")).code == 0
+    assert desk.run("ledger", "verify", str(tmp_path / "3.json"), "--key", key, "--seq", "3").code == 0
+    wrong = desk.run("ledger", "verify", str(tmp_path / "3.json"), "--key", key, "--seq", "4")
+    assert (wrong.code, wrong.err.strip()) == (1, "This is the proof of entry 3, and not of entry 4.")
+
+    older = json.loads((tmp_path / "3.json").read_text())["checkpoint"].splitlines()[1]
+    assert desk.run("ledger", "consistency", older, "-o", str(tmp_path / "continues.json")).code == 0
+    assert desk.run("ledger", "verify", str(tmp_path / "continues.json"), "--key", key).code == 0
+
+    live = desk.run("ledger", "verify", "--key", key, "--checkpoint", str(kept))
+    assert live.code == 0, "what it says is on the terminal itself"
+    copies = sorted((desk.stack.home / "checkpoints").iterdir())
+    assert copies and desk.run("ledger", "verify", "--key", key, "--checkpoint", str(copies[-1])).code == 0
