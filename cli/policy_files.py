@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cli.client import Api
 from cli.problems import Misused
+
+if TYPE_CHECKING:
+    from refunds.policy import Policy
 
 NOW = "now"
 
@@ -16,6 +19,13 @@ class Named:
 
     source: str
     shown: dict[str, Any]
+
+    @property
+    def policy(self) -> "Policy":
+        """What it says."""
+        from refunds.policy import load_policy
+
+        return load_policy(self.source, published=True)  # a file was checked when it was read
 
     @property
     def title(self) -> str:

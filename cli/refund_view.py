@@ -63,12 +63,19 @@ def show_terms(out: Output, refund: Refund) -> None:
             ("reason", terms["reason"]),
             ("sent as", terms["processor_reason"]),
             ("account", f"{terms['processor']} {terms['processor_account']} ({terms['mode']})"),
-            ("policy", f"version {terms['policy_version']}"),
+            ("policy", _versions(terms, refund.get("policy") or {})),
             ("valid until", terms["expires_at"]),
             ("revision", refund.get("revision")),
             ("terms hash", refund.get("terms_hash")),
         ]
     )
+
+
+def _versions(terms: dict[str, Any], policy: dict[str, Any]) -> str:
+    """Which version judged it, and whose return rules the order kept where those are another's."""
+    version, kept = terms["policy_version"], policy.get("return_rules") or {}
+    another = kept.get("version", version) != version
+    return f"version {version}" + (f", with the return rules of version {kept['version']} the order was placed under" if another else "")
 
 
 def _leg_words(leg: Mapping[str, Any]) -> str:

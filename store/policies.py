@@ -79,7 +79,7 @@ async def parsed(connection: AsyncConnection, row: Row | None) -> InForce:
     policy = _parsed.get(row["hash"])
     if policy is None:
         source = select(policy_versions.c.source).where(policy_versions.c.version == row["version"])
-        policy = _parsed[row["hash"]] = load_policy((await connection.execute(source)).scalar_one())
+        policy = _parsed[row["hash"]] = load_policy((await connection.execute(source)).scalar_one(), published=True)
     return InForce(row["version"], row["hash"], policy)
 
 

@@ -67,7 +67,7 @@ def show_policy(
         from refunds.policy import load_policy
         from refunds.policy.diff import settings
 
-        out.table(("setting", "value"), settings(load_policy(answer["source"])), fold="value")
+        out.table(("setting", "value"), settings(load_policy(answer["source"], published=True)), fold="value")
     else:
         out.text(answer["source"])
 
@@ -137,12 +137,12 @@ def diff_policies(
     as_json: Json = False,
 ) -> None:
     """Compare two policies, setting by setting, and say which way each difference goes."""
-    from refunds.policy import load_policy, policy_hash
+    from refunds.policy import policy_hash
     from refunds.policy.diff import differences
 
     out = Output(as_json)
     one, other = policy_files.named(before, None), policy_files.named(after, None)
-    first, second = load_policy(one.source), load_policy(other.source)
+    first, second = one.policy, other.policy
     found = differences(first, second)
     same = policy_hash(first) == policy_hash(second)
     if as_json:

@@ -138,11 +138,10 @@ def _from_csv(out: Output, path: Path, file: Path | None, version: int | None, a
 
 async def _judge(out: Output, path: Path, before: Named, after: Named, keeps: _Kept, shows: Shows) -> dict[str, Any]:
     from cli.requests_csv import LeftOut, RequestsFile
-    from refunds.policy import load_policy
     from refunds.policy.judges import BATCH, batch_of, judged
     from refunds.policy.simulation import Tally
 
-    file, tally, said = RequestsFile(path, load_policy(before.source).base), Tally(), 0
+    file, tally, said = RequestsFile(path, before.policy.base), Tally(), 0
 
     async def batches() -> AsyncIterator[str]:
         nonlocal said

@@ -38,7 +38,7 @@ def answers(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The answer to each line after the first one."""
     source = iter(lines)
     policies = json.loads(next(source))
-    before, after = load_policy(policies["before"]), load_policy(policies["after"])
+    before, after = (load_policy(policies[name], published=True) for name in ("before", "after"))
     for line in source:
         yield json.dumps(judge(before, after, json.loads(line)), separators=(",", ":")).encode() + b"\n"
 

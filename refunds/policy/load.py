@@ -45,11 +45,12 @@ class PolicyError(ValueError):
 
 
 @lru_cache(maxsize=64)
-def load_policy(text: str) -> Policy:
+def load_policy(text: str, *, published: bool = False) -> Policy:
     """Read a policy from YAML text. The same text gives the same policy.
 
     Raises :class:`PolicyError` with every problem found: text that is not YAML, names that are unknown, missing or doubled, values of the wrong kind, and
-    settings that contradict each other or leave a gap.
+    settings that contradict each other or leave a gap. Of a text that was ``published`` contradictions are not asked again: it was judged when it was
+    published, and what a later program would no longer publish still judges the refunds and orders of its time.
     """
     if len(text.encode(errors="surrogatepass")) > LARGEST_BYTES:
         raise PolicyError([Problem(1, 1, "", f"the file is larger than {LARGEST_BYTES} bytes", "Shorten it; comments count.")])
@@ -66,7 +67,7 @@ def load_policy(text: str) -> Policy:
             reported = {path for path, _, _ in found} | {f.path for f in placed.faults if f.path}
             faults = map(_translate, _told_once(error.errors(include_url=False)))
             found += [fault for fault in faults if not any(fault[0][: len(path)] == path for path in reported)]
-    if policy is not None:
+    if policy is not None and not published:
         unread = {path[:2] for path, _, _ in found}
         found += [fault for fault in contradictions(policy) if fault[0][:2] not in unread]
     for path, problem, remedy in found:

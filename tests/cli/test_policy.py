@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from refunds.policy import policy_hash, sample_policy_text
-from tests.cli.conftest import FakeApi, Runner
+from tests.cli.conftest import FakeApi, Runner, refund
 
 SAMPLE = sample_policy_text()
 STRICT = SAMPLE.replace("consent_only_up_to: 100.00", "consent_only_up_to: 50.00", 1)
@@ -400,3 +400,17 @@ def test_the_version_in_force_is_fetched_when_none_is_named(api: FakeApi, refund
 
     assert [path for _, path, _, _ in api.calls] == ["/v1/policy"]
     assert "as version 3 judges them, 1 would go otherwise under new.yaml" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("kept", "shown"), [(1, "version 1"), (7, "version 1, with the return rules of version 7 the order was placed under")]
+)
+def test_a_refund_says_whose_return_rules_its_order_kept(api: FakeApi, refunds: Runner, kept: int, shown: str) -> None:
+    rules = {"version": kept, "hash": "h", "because": "placed"}
+    seen = refund(policy={"version": 1, "hash": "h", "checks": [], "return_rules": rules})
+    api.on("GET", f"/v1/refunds/{seen['id']}", (200, seen))
+
+    words = " ".join(refunds("show", seen["id"]).out.split())
+
+    assert f"policy {shown}" in words
+    assert ("return rules of" in words) is (kept != 1)

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from refunds.errors import Code, RefundError
-from refunds.policy import sample_policy_text
+from refunds.policy import PolicyError, sample_policy_text
 from store import policies
 from store.policies import Published
 from store.simulating import Extent, Period, extent, page, reading_only
@@ -250,3 +250,22 @@ async def test_postgresql_itself_refuses_a_simulation_every_write(world: World, 
         async with reading_only(world.api) as connection:
             await connection.execute(text(statement))
     assert isinstance(refused.value.orig, psycopg.errors.ReadOnlySqlTransaction | psycopg.errors.InsufficientPrivilege)
+
+
+async def test_a_version_that_would_no_longer_be_published_still_judges(world: World) -> None:
+    """A later program may ask more of a new policy; what was published by an earlier one is not asked again."""
+    contradicting = SAMPLE.replace("consent_only_up_to: 100.00", "consent_only_up_to: 600.00", 1)
+    with pytest.raises(PolicyError):
+        await publish(world, contradicting)
+    world.execute(
+        "INSERT INTO policy_versions (hash, source, effective_from, note, created_at) VALUES ('of an earlier program', %s, %s, 'n', %s)",
+        contradicting,
+        world.clock.now() + timedelta(seconds=1),
+        world.clock.now(),
+    )
+    world.clock.advance(minutes=1)
+
+    await world.ready()
+    refund, _ = await world.quoted(amount=3_000)
+
+    assert judged(world, refund)["version"] == 2
