@@ -17,7 +17,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.apart import DETAILS, together
 from refunds.ids import Prefix, new_id
-from refunds.orders import Order
 from store.sealing import Opening, open_value, seal, seal_value, unseal
 from store.sql import Query, Row
 from store.tables import customer_keys, customers
@@ -134,10 +133,9 @@ class SealedOrder:
     commitment: str
 
 
-def sealed_body(key: bytes, order_id: str, version: int, order: Order, customer_id: str) -> dict[str, Any]:
+def sealed_body(key: bytes, order_id: str, version: int, body: Mapping[str, Any], customer_id: str) -> dict[str, Any]:
     """The columns that hold an order's content: what refunds are worked out from in the clear, with our id of the customer and without the lines' titles,
     and the whole of it sealed."""
-    body = order.model_dump(mode="json")
     return {"body": working_body(body, customer_id), "body_sealed": seal(key, json.dumps(body).encode(), body_place(order_id, version))}
 
 

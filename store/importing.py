@@ -146,7 +146,7 @@ async def _insert(connection: AsyncConnection, clock: Clock, fresh: Sequence[Sen
         owner, order_id = owners[one.order.customer_id], ids[one.external_ref]
         assert owner.key is not None
         sealed[one.external_ref] = identifiers.seal_order(connection, owner.key, order_id, one.external_ref)
-        bodies[one.external_ref] = identifiers.sealed_body(owner.key, order_id, 1, one.order, owner.id)
+        bodies[one.external_ref] = identifiers.sealed_body(owner.key, order_id, 1, one.body, owner.id)
     order_rows = [
         {
             "id": ids[one.external_ref],

@@ -64,7 +64,8 @@ async def record_order(
     key, order_id = _key(customer), new_id(Prefix.ORDER)
     values = {"customer_id": customer.id, "updated_at": now, "placed_at": order.placed_at, "delivered_at": order.delivered_at}
     sealed = identifiers.seal_order(connection, key, order_id, external_ref)
-    body = identifiers.sealed_body(key, order_id, 1, order, customer.id)
+    content = order.model_dump(mode="json")
+    body = identifiers.sealed_body(key, order_id, 1, content, customer.id)
     adding = insert(orders).values(id=order_id, version=1, **sealed.columns, **body, **values)
     made = (await connection.execute(adding.on_conflict_do_nothing().returning(orders.c.id))).scalar_one_or_none()
     reading = select(orders).where(orders.c.ref_lookup == sealed.columns["ref_lookup"]).with_for_update(key_share=True)
@@ -72,10 +73,10 @@ async def record_order(
     if row["customer_id"] != customer.id:
         raise RefundError(Code.ORDER_CONFLICT, "This order belongs to another customer.", field="customer_id")
     if made is None:
-        if identifiers.open_body(key, row) == order.model_dump(mode="json"):
+        if identifiers.open_body(key, row) == content:
             return row, Put.UNCHANGED, customer
         version = row["version"] + 1
-        body = identifiers.sealed_body(key, row["id"], version, order, customer.id)
+        body = identifiers.sealed_body(key, row["id"], version, content, customer.id)
         changing = update(orders).where(orders.c.id == row["id"]).values(version=version, **body, **values).returning(orders)
         row = (await connection.execute(changing)).mappings().one()
     await connection.execute(
@@ -142,7 +143,7 @@ async def get_order(connection: AsyncConnection, external_ref: str) -> tuple[Row
     """An order, with the merchant's id of it as ``external_ref`` and its content as it was sent, and its payments. Raises ``ORDER_NOT_FOUND``."""
     row = await _BY_REF.first(connection, lookup=identifiers.order_lookup(connection, external_ref))
     if row is None:
-        raise RefundError(Code.ORDER_NOT_FOUND, f"There is no order {external_ref[:80]!r}.", field="order_id")
+        raise RefundError(Code.ORDER_NOT_FOUND, "There is no such order.", field="order_id")
     key = await customer_key(connection, row["customer_id"], row["key_wrapped"], row["key_wrapping"])
     return _shown(row, external_ref, key), await payments_of(connection, row["id"])
 
