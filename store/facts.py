@@ -232,6 +232,7 @@ def _history() -> Executable:
     same_lines = refunds.c.details[literal_column("'lines'", Text)] == bindparam("named", type_=JSONB)
     of_order = refunds.c.order_id == bindparam("order", type_=Text)
     of_payment = revisions.c.payment_id == bindparam("payment")
+    of_another_group = or_(refunds.c.group_id.is_(None), refunds.c.group_id.is_distinct_from(bindparam("group", type_=Text)))
     same = and_(
         counted,
         or_(
@@ -246,15 +247,14 @@ def _history() -> Executable:
                 or_(of_payment, of_order), refunds.c.details[literal_column("'alike'", Text)].has_any(bindparam("alike", type_=ARRAY(Text)))
             ),
         ),
-        # The parts of a group are one wish by design.
-        or_(refunds.c.group_id.is_(None), refunds.c.group_id.is_distinct_from(bindparam("group", type_=Text))),
+        of_another_group,  # the parts of a group are one wish by design
         refunds.c.created_at > bindparam("recently"),
     )
     placed = select(func.count()).select_from(orders).where(orders.c.customer_id == bindparam("customer")).scalar_subquery()
     external = _external()
     # However many parts a group has, it was asked for once.
     asked = func.count(distinct(func.coalesce(refunds.c.group_id, refunds.c.id)))
-    another = and_(refunds.c.id != bindparam("refund"), refunds.c.group_id.is_distinct_from(bindparam("group", type_=Text)))
+    another = and_(refunds.c.id != bindparam("refund"), of_another_group)
     return (
         select(
             (func.count().filter(counted) + select(external.c.refunds).scalar_subquery()).label("refunds"),
