@@ -7,9 +7,10 @@ then. Recording it moves the refund in the same transaction; the signal or updat
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import ColumnElement, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.approving import Who
 from refunds.clock import Clock
 from refunds.errors import Code, RefundError
 from refunds.groups import held_up
@@ -85,7 +86,8 @@ async def record_review(
         right = await right_to_deny(connection, change, actor, on_behalf_of=on_behalf_of, reason=reason)
     else:
         right, revision = await right_to_approve(connection, change, actor, on_behalf_of=on_behalf_of, reason=reason)
-        await check_limits(connection, change.at, reviewer=actor.principal_id, terms=revision)
+        for person in sorted({person.principal_id for person in right.persons}):  # always in one order: each takes a lock
+            await check_limits(connection, change.at, reviewer=person, terms=revision)
     step = sum(1 for d in recorded if d["kind"] == REVIEW) + 1
     decision_id = await record_decision(
         connection,
@@ -282,8 +284,7 @@ async def record_settlement(
     if actor.kind is not PrincipalKind.PERSON:
         raise RefundError(Code.PERSON_REQUIRED)
     change = await lock_refund(connection, refund_id, clock.now)
-    asked = actor.principal_id == change["requester_id"] or bool(change["requested_by"] and actor.is_named(change["requested_by"]))
-    if by_hand and asked:
+    if by_hand and await _asked_for_it(connection, change, actor):
         raise RefundError(Code.SELF_APPROVAL, "Who asked for a manual part cannot settle it.")
     if change.status is not Status.PARKED:
         raise RefundError(Code.NOT_PARKED, f"It is {change.status}.")
@@ -300,6 +301,17 @@ async def record_settlement(
     return Recorded(instruction_id, change.row)
 
 
+async def _asked_for_it(connection: AsyncConnection, change: Change, actor: Actor) -> bool:
+    """Whether a person asked for a refund, or is named as who did, under whatever account."""
+    if change["requested_by"] and actor.is_named(change["requested_by"]):
+        return True
+    query = select(principals.c.id, principals.c.handle, principals.c.name, principals.c.kind).where(
+        principals.c.id == change["requester_id"]
+    )
+    row = (await connection.execute(query)).one()
+    return Who(row.id, row.handle, row.name, PrincipalKind(row.kind)).is_also(actor)
+
+
 async def _is_manual(connection: AsyncConnection, refund_id: str) -> bool:
     """Whether a person gives the refund's payment back. Raises ``REFUND_NOT_FOUND``."""
     row = await read_refund(connection, refund_id)
@@ -309,20 +321,25 @@ async def _is_manual(connection: AsyncConnection, refund_id: str) -> bool:
 
 async def _first_to_say_so(connection: AsyncConnection, change: Change, actor: Actor) -> str | None:
     """Another person who already said, since it was parked, that nothing was refunded."""
-    return (
-        await connection.execute(
-            select(instructions.c.principal_id)
-            .where(
-                instructions.c.refund_id == change.id,
-                instructions.c.kind == "settle",
-                instructions.c.body["outcome"].astext == "not_refunded",
-                instructions.c.body["leg"].astext.is_(None),
-                instructions.c.principal_id != actor.principal_id,
-                instructions.c.recorded_at >= change["status_since"],
-            )
-            .limit(1)
-        )
-    ).scalar_one_or_none()
+    said = (
+        instructions.c.refund_id == change.id,
+        instructions.c.kind == "settle",
+        instructions.c.body["outcome"].astext == "not_refunded",
+        instructions.c.body["leg"].astext.is_(None),
+        instructions.c.recorded_at >= change["status_since"],
+    )
+    return await another_person(connection, actor, *said)
+
+
+async def another_person(connection: AsyncConnection, actor: Actor, *said: ColumnElement[bool]) -> str | None:
+    """The first person who gave such an instruction and is not the actor under another account; ``None`` when there is none."""
+    query = (
+        select(principals.c.id, principals.c.handle, principals.c.name)
+        .join(instructions, instructions.c.principal_id == principals.c.id)
+        .where(*said)
+        .order_by(instructions.c.recorded_at, instructions.c.id)
+    )
+    return next((one.id for one in await connection.execute(query) if not Who(*one).is_also(actor)), None)
 
 
 async def instruct(

@@ -9,7 +9,7 @@ from refunds.clock import Clock
 from refunds.errors import Code, RefundError
 from refunds.people import Actor, PrincipalKind
 from store.changes import lock_refund
-from store.decisions import Recorded, instruct
+from store.decisions import Recorded, another_person, instruct
 from store.leg_rows import PARKED
 from store.tables import instructions, legs
 
@@ -42,14 +42,9 @@ async def record_leg_settlement(
 
 async def _first_to_say_so_of(connection: AsyncConnection, leg_id: str, actor: Actor, *, since: datetime) -> str | None:
     """Another person who already said, since it was parked, that a leg was not made."""
-    query = (
-        select(instructions.c.principal_id)
-        .where(
-            instructions.c.body["leg"].astext == leg_id,
-            instructions.c.body["outcome"].astext == "not_reversed",
-            instructions.c.principal_id != actor.principal_id,
-            instructions.c.recorded_at >= since,
-        )
-        .limit(1)
+    said = (
+        instructions.c.body["leg"].astext == leg_id,
+        instructions.c.body["outcome"].astext == "not_reversed",
+        instructions.c.recorded_at >= since,
     )
-    return (await connection.execute(query)).scalar_one_or_none()
+    return await another_person(connection, actor, *said)

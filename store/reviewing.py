@@ -21,7 +21,8 @@ _APPROVED = Query(
                                WHEN v.facts #>> '{base,currency}' = CAST(:base AS text) THEN CAST(v.facts #>> '{base,amount}' AS numeric) END AS worth
       FROM decisions d
       JOIN revisions v ON v.refund_id = d.refund_id AND v.revision = d.revision
-     WHERE d.kind = 'review' AND d.verdict = 'approve' AND d.principal_id = :reviewer AND d.recorded_at >= :since
+     WHERE d.kind = 'review' AND d.verdict = 'approve' AND (d.principal_id = :reviewer OR d.on_behalf_of = :reviewer)
+       AND d.recorded_at >= :since
      ORDER BY d.recorded_at
     """
     )
@@ -29,7 +30,8 @@ _APPROVED = Query(
 
 
 async def check_limits(connection: AsyncConnection, at: datetime, *, reviewer: str, terms: Row) -> None:
-    """Raise ``REVIEWER_LIMIT`` when the reviewer has approved as much as one may: naming the limit, what is used and left, and when it opens again.
+    """Raise ``REVIEWER_LIMIT`` when the reviewer, and whoever stood in for them, has approved as much as one may: naming the limit, what is used and left,
+    and when it opens again.
 
     ``terms`` is the revision that is about to be approved. Exact however many decide at once: it takes the limit's lock, the last of the order, until the
     transaction ends.
