@@ -83,16 +83,20 @@ async def test_a_difference_that_shows_while_it_is_parked_is_what_it_is_parked_f
 
 
 async def test_a_payment_is_let_go_when_all_that_is_not_as_approved_is_settled(shop: Shop) -> None:
-    """Two requests were under way when both came back different: settling one does not let the payment go."""
+    """Two requests came back different, the first from a worker that had been given up: settling one does not let the payment go."""
     intent = await shop.paid()
     first, second, third = [await shop.approved(intent, amount) for amount in (2_000, 2_100, 1_000)]
     await shop.fault("refund.create", DIFFERENT, times=2, intent=intent)
     both = asyncio.Barrier(2)
 
+    async def given_up() -> None:
+        await shop.let_attempts_lapse(first)
+        await both.wait()
+
     async def together() -> None:
         await both.wait()
 
-    steps = [shop.submitting(Tampered(shop.processor, before={"refund": together})) for _ in range(2)]
+    steps = [shop.submitting(Tampered(shop.processor, before={"refund": meanwhile})) for meanwhile in (given_up, together)]
     found = await asyncio.gather(shop.submit(first, step=steps[0]), shop.submit(second, step=steps[1]))
     assert [f.code for f in found] == ["RESPONSE_MISMATCH"] * 2
 
