@@ -252,7 +252,7 @@ def _base64(text: str) -> bytes | None:
 
 
 def _is_name(name: str) -> bool:
-    return bool(name) and "+" not in name and not any(character.isspace() for character in name)
+    return bool(name) and name.isprintable() and "+" not in name and " " not in name
 
 
 # --- entries
@@ -543,7 +543,10 @@ def verify_proof(data: bytes, keys: Sequence[Key], kept: Kept, now: datetime, se
         raise Wrong("malformed", "The proof does not say of which entry it is.")
     if seq is not None and number != seq:
         raise Wrong("other_entry", f"This is the proof of entry {number}, and not of entry {seq}.", number)
-    line = canonical(proof["entry"])
+    try:
+        line = canonical(proof["entry"])
+    except (ValueError, RecursionError):
+        raise Wrong("changed", f"Entry {number} was changed: it holds what no entry can.", number) from None
     entry = read_entry(line, number, now)
     if entry["seq"] != number:
         raise Wrong("other_entry", f"The proof is for another entry: it is made out for {number} and shows entry {entry['seq']}.", number)

@@ -6,11 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from refunds.ledger import verifier
 from refunds.ledger.verifier import Kept, Wrong
@@ -263,6 +266,57 @@ def test_consistency_is_proven_between_any_two_and_a_fork_is_named() -> None:
         assert caught.value.kind == kind
 
 
+# --- whatever is given
+
+
+FILES = (EXPORT, json.dumps(LOG.proof(7)).encode(), json.dumps(LOG.consistency(64, 100)).encode(), LOG.note(100, KEY, NEXT_KEY).encode())
+
+
+def survived(data: bytes, place: Path) -> None:
+    """Whatever it is, it verifies or is wrong, and nothing else comes of it."""
+    place.write_bytes(data)
+    with suppress(Wrong):
+        verifier.verify_file(place, keys(), verifier.keep(verifier.split_notes(data[:200]), keys()), NOW)
+    with suppress(Wrong):
+        verifier.verify_file(place, keys(), Kept([]), NOW)
+
+
+@given(st.sampled_from(FILES), st.integers(0), st.binary(max_size=8), st.integers(0, 40))
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_file_that_was_damaged_anywhere_is_never_an_accident(tmp_path: Path, file: bytes, at: int, put: bytes, instead_of: int) -> None:
+    at %= len(file)
+    survived(file[:at] + put + file[at + instead_of :], tmp_path / "file")
+
+
+JSON = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.sampled_from([LOG.note(), verifier.PROOF, "00" * 32])
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.sampled_from([*sorted(verifier.FIELDS), "x"]), inner, max_size=12)
+    ),
+    max_leaves=30,
+)
+
+
+@given(
+    st.sampled_from(FILES[1:3]),
+    st.dictionaries(st.sampled_from(["seq", "entry", "hashes", "checkpoint", "older", "newer", "format"]), JSON),
+)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_file_that_holds_something_else_is_never_an_accident(tmp_path: Path, file: bytes, put: dict[str, Any]) -> None:
+    body = json.loads(file)
+    survived(json.dumps(body | {name: value for name, value in put.items() if name in body}).encode(), tmp_path / "file")
+
+
+@pytest.mark.parametrize("entry", ["1e999", "[" * 3_000 + "]" * 3_000, '"\\ud800"', "9" * 5_000, '{"v":1e999}'])
+def test_a_proof_of_what_no_entry_can_be_is_never_an_accident(tmp_path: Path, entry: str) -> None:
+    proof = json.dumps(LOG.proof(7) | {"entry": "PUT"}).replace('"PUT"', entry)
+    (tmp_path / "proof").write_text(proof)
+    with pytest.raises(Wrong):
+        verifier.verify_file(tmp_path / "proof", keys(), Kept([]), NOW)
+
+
 # --- every bit
 
 
@@ -291,9 +345,9 @@ def test_every_single_bit_that_changes_in_an_export_of_a_thousand_entries_is_fou
                 line[index] ^= bit
                 flips += 1
         following = lines[seq] if seq < 1_000 else b'{"sha256":"'
-        for given in [*ends, *(text + bytes([0x0A ^ bit]) + following for bit in BITS)]:
+        for line_read in [*ends, *(text + bytes([0x0A ^ bit]) + following for bit in BITS)]:
             with pytest.raises(Wrong):
-                verifier.read_entry(given, seq, NOW)
+                verifier.read_entry(line_read, seq, NOW)
         flips += 8
     assert flips == sum(8 * (len(line) + 1) for line in lines)
     line = bytearray(header)
