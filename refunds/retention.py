@@ -19,6 +19,7 @@ class Kept(StrEnum):
     READINGS = "readings"
     NOTES = "notes"
     EVENTS = "events"
+    PULLS = "pulls"
     FINGERPRINTS = "fingerprints"
     ERASURE_MARKS = "erasure_marks"
 
@@ -57,6 +58,10 @@ _WHAT: Mapping[Kept, tuple[str, str]] = {
     Kept.EVENTS: (
         "what the processor's events said",
         "The processor itself keeps an event for 30 days; their ids stay, so that none is taken twice.",
+    ),
+    Kept.PULLS: (
+        "order ids in reports of pulls",
+        "A report is looked at while the orders it names are put in order; its figures stay.",
     ),
     Kept.FINGERPRINTS: (
         "keyed fingerprints of request bodies",

@@ -126,6 +126,7 @@ class Settings(BaseSettings):
     retention_readings_days: int = Field(default=180, ge=0, le=36_500)
     retention_notes_days: int = Field(default=1_095, ge=0, le=36_500)
     retention_events_days: int = Field(default=90, ge=0, le=36_500)
+    retention_pulls_days: int = Field(default=90, ge=0, le=36_500)
     retention_fingerprints_days: int = Field(default=400, ge=0, le=36_500)
     retention_erasure_marks_days: int = Field(default=30, ge=0, le=36_500)
     retention_every_s: Seconds = 86_400

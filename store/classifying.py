@@ -34,7 +34,8 @@ class Classifying:
             if await reading_of(connection, refund_id) is not None:
                 return None
             row = await read_refund(connection, refund_id)
-            written = await self.texts.read(connection, refund_id) if opened else {}
+            # A reader needs the message and nothing else, so nothing else is opened for it.
+            written = await self.texts.read(connection, refund_id, only="message") if opened else {}
             return written.get("message", ""), row["currency"]
 
     async def save(self, refund_id: str, classification: Classification) -> None:

@@ -74,6 +74,8 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         # Retention takes away what is old enough, and can read nothing of what it takes away.
         "texts": ("SELECT (refund_id, kind, recorded_at)", REMOVE),
         "events": ("SELECT (id, state, done_at, facts)", "UPDATE (facts)"),
+        "order_pulls": ("SELECT (id, finished_at)",),
+        "pulled_payments": ("SELECT (pull_id, processor_payment, order_lookup)", "UPDATE (order_lookup, order_sealed, customer_sealed)"),
         "erasures": ("SELECT (id, forgotten_at, mark)", "UPDATE (mark)"),
         "revisions": (READ, ADD),
         "decisions": (READ, ADD, "UPDATE (delivered_at)"),

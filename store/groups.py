@@ -30,7 +30,7 @@ from store import identifiers, lines, orders, rates, snapshots
 from store.changes import Change, enter
 from store.claims import refundable_of
 from store.identifiers import KEY_COLUMNS
-from store.intake import Accepted, Owner, asker_of, fingerprints, store_refund
+from store.intake import NOT_KEPT, Accepted, Owner, asker_of, fingerprints, store_refund
 from store.sql import Query, Row
 from store.tables import customer_keys, customers, refund_groups, refunds, revisions
 from store.tables import orders as orders_table
@@ -132,7 +132,7 @@ async def find_replay(connection: AsyncConnection, actor: Actor, key: str, body_
     if row is None:
         return None
     if row["body_hash"] != of_body:
-        raise RefundError(Code.IDEMPOTENCY_KEY_REUSED, field="Idempotency-Key", group=row["id"])
+        raise RefundError(Code.IDEMPOTENCY_KEY_REUSED, None if row["body_hash"] else NOT_KEPT, field="Idempotency-Key", group=row["id"])
     members = await _MEMBERS.all(connection, group=row["id"])
     return AcceptedGroup(row["id"], replayed=True, parts=tuple(Accepted(m["id"], replayed=True, row=m) for m in members))
 

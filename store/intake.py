@@ -70,6 +70,10 @@ _ENTER = Query(
 )
 
 
+NOT_KEPT = "This Idempotency-Key was used before, and what was asked for with it is not kept any more. Read what it made."
+"""What is said once the fingerprint of a body has had its time: it cannot be told from another body, so nothing is made, and nothing is taken for a repetition."""
+
+
 async def find_replay(connection: AsyncConnection, actor: Actor, key: str, body_hash: str) -> Accepted | None:
     """The refund this integration already made with this key. Raises ``IDEMPOTENCY_KEY_REUSED`` when the body differs.
 
@@ -80,7 +84,7 @@ async def find_replay(connection: AsyncConnection, actor: Actor, key: str, body_
     if row is None:
         return None
     if row["body_hash"] != of_body:
-        raise RefundError(Code.IDEMPOTENCY_KEY_REUSED, field="Idempotency-Key", refund=row["id"])
+        raise RefundError(Code.IDEMPOTENCY_KEY_REUSED, None if row["body_hash"] else NOT_KEPT, field="Idempotency-Key", refund=row["id"])
     return Accepted(row["id"], replayed=True, row=row)
 
 

@@ -18,7 +18,7 @@ from refunds.retention import Kept, Period, kinds_of_text, periods
 from refunds.settings import Settings
 from store.changes import SYSTEM, enter
 from store.db import Database
-from store.tables import erasures, events, refund_groups, refunds, texts
+from store.tables import erasures, events, order_pulls, pulled_payments, refund_groups, refunds, texts
 
 BATCH = 500
 MOST_BATCHES = 40
@@ -92,6 +92,10 @@ def _old(kind: Kept, before: datetime) -> list[Any]:
         case Kept.EVENTS:
             worked_off = (events.c.state.in_(_DEALT_WITH), events.c.done_at < before, events.c.facts != literal_column("'{}'::jsonb"))
             return [select(events.c.id).where(*worked_off)]
+        case Kept.PULLS:
+            rows = select(pulled_payments.c.pull_id, pulled_payments.c.processor_payment)
+            over = rows.join(order_pulls, order_pulls.c.id == pulled_payments.c.pull_id)
+            return [over.where(order_pulls.c.finished_at < before, pulled_payments.c.order_lookup.is_not(None))]
         case Kept.FINGERPRINTS:
             under_way = exists().where(
                 refunds.c.group_id == refund_groups.c.id, or_(refunds.c.final_at.is_(None), refunds.c.final_at >= before)
@@ -124,6 +128,11 @@ async def _remove(connection: AsyncConnection, kind: Kept, before: datetime) -> 
         match kind:
             case Kept.EVENTS:
                 statement = update(events).where(events.c.id.in_(chosen)).values(facts={})
+            case Kept.PULLS:
+                one = tuple_(pulled_payments.c.pull_id, pulled_payments.c.processor_payment)
+                statement = (
+                    update(pulled_payments).where(one.in_(chosen)).values(order_lookup=None, order_sealed=None, customer_sealed=None)
+                )
             case Kept.FINGERPRINTS:
                 table = refunds if refunds in old.get_final_froms() else refund_groups
                 statement = update(table).where(table.c.id.in_(chosen)).values(body_hash="")

@@ -95,17 +95,19 @@ class Texts:
         for row in sealed.rows:
             await _ADD.ask(connection, **row)
 
-    async def read(self, connection: AsyncConnection, refund_id: str) -> dict[str, str]:
-        """All texts of a refund, by kind. Raises :class:`Unreadable`."""
-        return {kind: opening.value for kind, opening in (await self.openings(connection, refund_id)).items()}
+    async def read(self, connection: AsyncConnection, refund_id: str, *, only: str | None = None) -> dict[str, str]:
+        """All texts of a refund, by kind; with ``only`` that kind alone, and no other is opened. Raises :class:`Unreadable`."""
+        return {kind: opening.value for kind, opening in (await self.openings(connection, refund_id, only=only)).items()}
 
-    async def openings(self, connection: AsyncConnection, refund_id: str) -> dict[str, Opening]:
+    async def openings(self, connection: AsyncConnection, refund_id: str, *, only: str | None = None) -> dict[str, Opening]:
         """All texts of a refund with their salts: what shows that a commitment in the ledger is of this text. Raises :class:`Unreadable`.
 
         For who may see the text itself, and no one else.
         """
         found: dict[str, Opening] = {}
         for row in await _READ.all(connection, refund=refund_id):
+            if only not in (None, row["kind"]):
+                continue
             key = await customer_key(connection, row["customer_id"], row["wrapped"], row["wrapping"])
             if key is not None:
                 found[row["kind"]] = open_value(key, row["sealed"], place_of(refund_id, row["kind"]))

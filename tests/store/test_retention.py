@@ -12,10 +12,10 @@ from tests.store.world import World
 EVERY_TEXT = {"message": "words", "agent_reasoning": "words", "conversation_context": "words"}
 
 
-def retention(world: World, login: str = grants.WORKER, **days: int) -> Retention:
+def retention(world: World, by: str = grants.WORKER, /, **days: int) -> Retention:
     """The periods applied over the login of the worker, which is what the schedule does; what is not named has none."""
     periods = {f"retention_{kind}_days": days.get(kind.value, 0) for kind in Kept}
-    return Retention(world._pool(login), world.settings.model_copy(update=periods))  # pyright: ignore[reportPrivateUsage]
+    return Retention(world._pool(by), world.settings.model_copy(update=periods))  # pyright: ignore[reportPrivateUsage]
 
 
 async def over(world: World, **more: Any) -> str:
@@ -140,6 +140,26 @@ async def test_events_keep_their_ids_and_lose_what_they_said(world: World) -> No
     assert done.removed == {Kept.EVENTS: 2}
     facts = {row["id"]: row["facts"] for row in world.rows("SELECT id, facts FROM events")}
     assert facts == {"evt_old": {}, "evt_ignored": {}, "evt_waiting": {"amount": 5}, "evt_unmatched": {"amount": 5}}
+
+
+async def test_reports_of_pulls_keep_their_figures_and_lose_the_orders_ids(world: World) -> None:
+    made = "(id, processor, since, until, dry_run, order_field, customer_field, started_by, started_at, phase, progressed_at, finished_at)"
+    for name, finished in (("old", world.clock.now()), ("open", None)):
+        now = world.clock.now()
+        values = (f"pull_{name}", "stripe", now, now, False, "o", "c", "pr_1", now, "done" if finished else "making", now, finished)
+        world.execute(f"INSERT INTO order_pulls {made} VALUES ({', '.join(['%s'] * len(values))})", *values)
+        world.execute(
+            "INSERT INTO pulled_payments (pull_id, processor_payment, order_lookup, order_sealed, customer_sealed, captured, raw_status)"
+            " VALUES (%s, 'pi_1', 'a', 'b', 'c', 5, 'succeeded')",
+            f"pull_{name}",
+        )
+    world.clock.advance(days=91)
+
+    done = await retention(world, pulls=90).run()
+
+    assert done.removed == {Kept.PULLS: 1}
+    found = {row["pull_id"]: (row["order_sealed"], row["captured"]) for row in world.rows("SELECT * FROM pulled_payments")}
+    assert found == {"pull_old": (None, 5), "pull_open": (b"b", 5)}
 
 
 async def test_much_is_taken_away_in_batches_of_an_entry_each(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
