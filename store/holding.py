@@ -1,4 +1,5 @@
-"""What keeps approved refunds back: the stop, draft mode, a halt, a breaker, a limit over time, the cut-out of a processor that nobody can reach. Nothing of what is held was ever sent.
+"""What keeps approved refunds back: the stop, draft mode, a halt, a breaker, a limit over time, the cut-out of a processor that nobody can reach. Nothing of
+what is held was ever sent.
 
 A held refund is looked at again by itself (``store/progress.py``), and when nothing holds it any more it goes on in its turn.
 """
