@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from refunds.approving import roles_needed
 from refunds.clock import parse_rfc3339, rfc3339
 from refunds.facts import Review
+from refunds.policy.model import ReviewRole
 from refunds.status import Status
 from store.sql import Row
 
@@ -20,7 +22,7 @@ def review(row: Row) -> dict[str, Any] | None:
     follows = wanted.ladder[rung + 1] if rung + 1 < len(wanted.ladder) else None
     return {
         "queue": row["queue"],
-        "role": wanted.role,
+        "role": max(roles_needed(wanted, rung, row["queue"]), key=lambda role: ReviewRole(role).rank),
         "people": wanted.people,
         "approved_by": [d["handle"] for d in approved],
         "assigned_to": row["assigned_handle"],

@@ -4,6 +4,7 @@ Neither touches a deadline: reminders, escalation and expiry come when they woul
 suffices may still decide.
 """
 
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import select
@@ -53,6 +54,7 @@ async def record_assignment(
     change.put(**wanted)
     body = {"to": wanted["assigned_to"], "queue": wanted["queue"], "from": before["assigned_to"], "from_queue": before["queue"]}
     instruction_id = await instruct(connection, change, "assign", actor, body, applied=True)
+    change.signal("resume", instruction_id, after=timedelta(0))  # a hint: the run's page shows the queue it is in
     await change.save(connection, announce=True)
     return Recorded(instruction_id, change.row)
 

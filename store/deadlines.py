@@ -53,7 +53,9 @@ async def climb(connection: AsyncConnection, change: Change) -> None:
         return
     since = await _decidable_since(connection, change)
     if since > change["rung_since"] and review.decide_by(change["rung"], since) > change.at:
+        kept = {name: change[name] for name in ("queue", "assigned_to")}
         stand_on(change, review, change["rung"], since)
+        change.put(**kept)
         change.note("review_time_anew", queue=change["queue"], rung=change["rung"], until=change["review_by"])
         return
     if change["rung"] + 1 < len(review.ladder):

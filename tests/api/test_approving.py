@@ -339,6 +339,7 @@ async def test_the_review_says_who_when_and_what_silence_does(api: Api) -> None:
         "managers",
     )
     assert (reminded["reminded"], reminded["remind_at"], reminded["rung"]) == (True, None, 1)
+    assert (reminded["role"], last["review"]["role"]) == ("reviewer", "manager")
     assert (last["review"]["rung"], last["review"]["then"], last["review"]["then_to"]) == (2, "expires", None)
 
 

@@ -50,6 +50,8 @@ async def test_giving_it_to_somebody_moves_no_deadline_and_keeps_nobody_else_fro
     assert (after["assigned_to"], after["queue"]) == (world.bob.principal_id, "team")
     assert [after[name] for name in DUE] == [before[name] for name in DUE]
     assert [e["type"] for e in world.ledger(reviewed)].count("assign_recorded") == 1
+    [hint] = [row["body"] for row in world.rows("SELECT body FROM outbox WHERE kind = 'signal'")]
+    assert hint == {"name": "resume", "message": first.id}
     assert (await decide(world, reviewed, world.ann)).row["status"] == "approved"
 
 
