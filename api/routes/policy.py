@@ -133,7 +133,7 @@ async def publish(call: TheCall) -> Response:
 async def _check(connection: Connection, new: views.NewVersion, now: Instant) -> None:
     """Raise :class:`api.problems.InvalidBody` for a text that is no policy, or that names a currency nobody can count."""
     try:
-        policy = ready_to_publish(new.source)
+        policy = ready_to_publish(new.source, new.effective_from or now)
     except PolicyError as error:
         raise InvalidBody(views.problems(error)) from None
     if policy.base is None:

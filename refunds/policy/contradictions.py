@@ -1,6 +1,6 @@
 """What each setting of a policy allows by itself, but not together with the others: each with its path, what is wrong, and what to do."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 
 from refunds.clock import rfc3339
@@ -35,22 +35,11 @@ def contradictions(policy: Policy) -> Iterator[Told]:
     yield from _exceptions(policy)
 
 
-def at_publishing(policy: Policy, effective_from: datetime, rated: Collection[str]) -> Iterator[Told]:
-    """What is wrong with a policy only from a time on, and beside the currencies that have a recorded rate in its base currency.
-
-    An exception that will be over never holds; a currency that counts together with others needs a rate, or a person would look at each of its refunds.
-    """
+def over_by(policy: Policy, effective_from: datetime) -> Iterator[Told]:
+    """The exceptions that are over before a version is in force: they would never hold."""
     for at, one in enumerate(policy.exceptions):
         if one.ends < effective_from:
             yield ("exceptions", at, "ends"), f"it is over before the version is in force ({rfc3339(effective_from)})", "Remove it."
-    base = policy.base
-    for code in policy.currencies if base is not None else ():
-        if code != base and code not in rated:
-            yield (
-                ("currencies", code),
-                f"no rate of {code} in {base} is recorded, and what customers get is counted in {base}",
-                f'Record one: refunds rates set {code} RATE --base {base} --source "where it is from"; or remove {code}.',
-            )
 
 
 def _ceilings(policy: Policy) -> Iterator[Told]:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from refunds.facts import BaseFacts, CustomerFacts, Facts, LineFacts, OrderFacts, PaymentFacts, RequestFacts
 from refunds.policy import positions, rules
+from refunds.policy.contradictions import over_by
 from refunds.policy.load import PolicyError, Problem, load_policy
 from refunds.policy.model import Policy
 from refunds.processor import DisputeState, PaymentStatus
@@ -60,14 +61,16 @@ def _requests(policy: Policy) -> Iterator[tuple[str, Facts]]:
     yield "a payment of which nothing is left", replace(first, payment=replace(first.payment, remaining=0))
 
 
-def ready_to_publish(source: str) -> Policy:
-    """Read a policy that is to be published. Raises :class:`refunds.policy.PolicyError` as ``load_policy`` does, and for a rule that divides by zero."""
+def ready_to_publish(source: str, effective_from: datetime | None = None) -> Policy:
+    """Read a policy that is to be published. Raises :class:`refunds.policy.PolicyError` as ``load_policy`` does, for a rule that divides by zero, and for
+    an exception that is over before the version is in force."""
     policy = load_policy(source)
     found = divisions_by_zero(policy)
-    if not found:
+    over = list(over_by(policy, effective_from)) if effective_from is not None else []
+    if not found and not over:
         return policy
     placed = positions.read(source)
-    problems: list[Problem] = []
+    problems = [Problem(placed.mark(p).line, placed.mark(p).column, ".".join(map(str, p)), what, remedy) for p, what, remedy in over]
     for at, request in found:
         mark = placed.mark(("rules", at, "when"))
         what = f"the rule divides by zero on {request}, so a person would have to look at each such refund"

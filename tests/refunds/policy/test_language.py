@@ -11,7 +11,7 @@ from refunds.classification import Intent, Proposal
 from refunds.errors import Code
 from refunds.facts import Facts, PolicyDecision, ReadingFacts, Review
 from refunds.policy import PolicyError, evaluate, load_policy, sample_policy, sample_policy_text
-from refunds.policy.contradictions import at_publishing
+from refunds.policy.probing import ready_to_publish
 from refunds.policy.uniting import unite
 from refunds.reasons import Reason
 from tests.refunds.conftest import NOW
@@ -573,12 +573,12 @@ def test_a_window_of_a_category_that_a_rule_denies_is_told() -> None:
     assert told(text) == [("windows.categories.final_sale", "a rule denies every refund of this category")]
 
 
-def test_what_only_shows_beside_a_date_and_the_recorded_rates() -> None:
-    policy = load_policy(added(STORM))
-    rated = set(policy.currencies) - {"USD", "JPY"}
-    found = list(at_publishing(policy, datetime(2026, 9, 10, 12, 0, 1, tzinfo=UTC), rated))
-    assert [(path, problem[:50]) for path, problem, _ in found] == [
-        (("exceptions", 0, "ends"), "it is over before the version is in force (2026-09"),
-        (("currencies", "JPY"), "no rate of JPY in USD is recorded, and what custom"),
-    ]
-    assert list(at_publishing(policy, NOW, {*rated, "JPY"})) == []
+def test_an_exception_that_is_over_when_the_version_takes_effect_is_told_when_it_is_published() -> None:
+    text = added(STORM)
+    last = datetime(2026, 9, 10, 12, tzinfo=UTC)
+    assert ready_to_publish(text, last).exceptions[0].id == "storm"
+    with pytest.raises(PolicyError) as raised:
+        ready_to_publish(text, last + timedelta(microseconds=1))
+    [problem] = raised.value.problems
+    assert (problem.path, problem.problem[:48]) == ("exceptions.0.ends", "it is over before the version is in force (2026-")
+    assert text.splitlines()[problem.line - 1].strip() == "ends: 2026-09-10T12:00:00Z"
