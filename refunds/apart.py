@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from refunds.alike import ALIKE
+
 DETAILS = "details"
 """The kind under which the personal part is kept among the sealed texts."""
 
@@ -40,7 +42,7 @@ def apart(details: Details, fingerprint: Callable[[str, str], str]) -> tuple[dic
 
 def together(clear: Details, personal: Details) -> dict[str, Any]:
     """A request's details as they were sent; without its personal part what is left of them, and no fingerprints in place of words."""
-    whole = {name: value for name, value in clear.items() if name != "agent_session_id"}
+    whole = {name: value for name, value in clear.items() if name not in ("agent_session_id", ALIKE)}
     if re.fullmatch("[0-9a-f]{64}", str(clear.get("agent_model") or "")):
         del whole["agent_model"]
     whole |= {name: value for name, value in personal.items() if name != "method"}

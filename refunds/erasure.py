@@ -13,6 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, cast
 
+from refunds.alike import ALIKE
 from refunds.clock import parse_rfc3339, rfc3339
 from refunds.ids import Prefix, is_id
 
@@ -98,11 +99,12 @@ def _seal(key: bytes, content: Mapping[str, Any]) -> str:
 def order_without_person(body: Mapping[str, Any], customer: str) -> tuple[dict[str, Any], dict[str, str]]:
     """An order's body reduced to what was paid for what part of it: amounts, counts, taxes, categories and times; and the new names of its lines.
 
-    Lines are named by their place. What was bought, and the merchant's id of the customer, are left out.
+    Lines are named by their place. What was bought, and the merchant's and the processor's ids of the customer, are left out.
     """
     names = {line["id"]: str(place) for place, line in enumerate(body.get("lines", ()), 1)}
     lines = [line | {"id": names[line["id"]]} | ({"title": ""} if "title" in line else {}) for line in body.get("lines", ())]
-    return {**body, "customer_id": customer, "lines": lines}, names
+    paid = [{name: value for name, value in payment.items() if name != "processor_customer"} for payment in body.get("payments", ())]
+    return {**body, "customer_id": customer, "lines": lines, "payments": paid}, names
 
 
 def details_without_person(details: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -116,4 +118,4 @@ def details_without_person(details: Mapping[str, Any], names: Mapping[str, str])
     return kept
 
 
-_PERSONAL = frozenset({"metadata", "agent_session_id", "agent_model"})
+_PERSONAL = frozenset({"metadata", "agent_session_id", "agent_model", ALIKE})
