@@ -183,6 +183,13 @@ async def test_field_59_two_who_disagree_at_once(world: World, reviewed: str) ->
     assert Counter(e.code if isinstance(e, RefundError) else "recorded" for e in ended) == {"recorded": 1, Code.ALREADY_DECIDED: 1}
 
 
+async def test_field_59_two_tabs_of_one_person_that_say_different_things(world: World, reviewed: str) -> None:
+    ended = await asyncio.gather(world.decide(reviewed, world.ann), world.decide(reviewed, world.ann, "deny"), return_exceptions=True)
+
+    assert Counter(e.code if isinstance(e, RefundError) else "recorded" for e in ended) == {"recorded": 1, Code.ALREADY_DECIDED: 1}
+    assert len(world.rows("SELECT id FROM decisions WHERE kind = 'review'")) == 1
+
+
 async def test_field_59_a_stale_page(world: World, reviewed: str) -> None:
     old = world.row(reviewed)["terms_hash"]
     await world.revise(reviewed, world.ann, amount=15_000)
