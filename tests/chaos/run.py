@@ -18,6 +18,7 @@ from tests.chaos.forgetting import EXPLAINED_BY_PEOPLE, FORGETFUL, Forgetting, R
 from tests.chaos.gather import Gathering
 from tests.chaos.people import GaveUp, People
 from tests.chaos.plan import Errand, Plan
+from tests.chaos.record import unverified
 from tests.chaos.stand import Stand, running
 from tests.chaos.truth import Violation
 
@@ -145,6 +146,7 @@ async def _check(stand: Stand, people: People, bounds: Bounds, result: Result, s
     result.violations += await gathering.judge_groups()
     result.violations += await unexplained(people)
     result.violations += await loose_ends(stand, result.book, KEY_HALTS, within_s=bounds.agree_within_s)
+    result.violations += await unverified(stand)
 
 
 async def _restore(stand: Stand, people: People, bounds: Bounds, result: Result, say: Callable[[str], None]) -> None:
@@ -167,6 +169,7 @@ async def _restore(stand: Stand, people: People, bounds: Bounds, result: Result,
     for each in [
         *await unexplained(people, EXPLAINED_BY_PEOPLE),
         *await loose_ends(stand, result.book, explained, within_s=bounds.agree_within_s),
+        *await unverified(stand),
     ]:
         if each not in result.violations:
             result.violations.append(each)
