@@ -19,7 +19,7 @@ from temporalio.client import Client
 
 from deploy.local.progress import ConsoleReporter, Reporter
 from refunds.clock import SystemClock
-from tests.bench import peer, record, report
+from tests.bench import peer, record, report, simulating
 from tests.bench.goods import Goods, prepare
 from tests.bench.measure import Contest, Round, contest
 from tests.bench.report import Measured
@@ -52,6 +52,7 @@ class Plan(argparse.Namespace):
     concurrency: int
     dbos_steps: int
     entries: int
+    simulated: int
 
 
 def _plan(arguments: Sequence[str]) -> Plan:
@@ -69,10 +70,12 @@ def _plan(arguments: Sequence[str]) -> Plan:
         help=f"steps the DBOS workflow records for a refund (default {peer.SINGLE}: each store function and each call of the sandbox)",
     )
     parser.add_argument("--entries", type=int, default=0, help="entries of the ledger that is proven and verified (default 100,000)")
+    parser.add_argument("--simulated", type=int, default=0, help="recorded requests that a policy is tried on (default 100000)")
     plan = parser.parse_args(arguments, namespace=Plan())
     usual = (3, 30, 10) if plan.quick else (7, 100, 40)
     plan.entries = plan.entries or (10_000 if plan.quick else 100_000)
     plan.rounds, plan.size, plan.samples = (given or its for given, its in zip((plan.rounds, plan.size, plan.samples), usual, strict=True))
+    plan.simulated = plan.simulated or (5_000 if plan.quick else simulating.REQUESTS)
     return plan
 
 
@@ -107,6 +110,9 @@ async def _measure(stand: Stand, plan: Plan, reporter: Reporter) -> Measured:
         template = record.Template.of(connection, first_refund)
     recorded = await record.measure(stand.new_database("record"), stand.pids["postgres"], template, plan.entries)
     reporter.done("ledger", f"{recorded.entries:,} entries chained, proven and verified")
+    reporter.begin("simulation")
+    simulated = await asyncio.to_thread(simulating.measure, stand, plan.simulated)
+    reporter.done("simulation", f"{simulated.requests:,} requests judged under two policies")
     return Measured(
         at=SystemClock().now(),
         machine=f"{os.cpu_count()} cores, {psutil.virtual_memory().total // 2**30} GB, {platform.system()} {platform.machine()}",
@@ -119,6 +125,7 @@ async def _measure(stand: Stand, plan: Plan, reporter: Reporter) -> Measured:
         memory=memory.peak,
         dbos_steps=plan.dbos_steps,
         record=recorded,
+        simulated=simulated,
     )
 
 

@@ -11,6 +11,7 @@ from tests.bench import report
 from tests.bench.measure import Alone, History, Round
 from tests.bench.record import Recorded
 from tests.bench.report import Measured, Target
+from tests.bench.simulating import Simulated
 
 CPU = {"api": 1.0, "worker": 2.0, "temporal": 3.0, "postgres": 4.0, "sandbox": 5.0, "bare": 6.0, "dbos-1": 7.0, "dbos-2": 8.0}
 
@@ -36,6 +37,7 @@ def measured() -> Measured:
         record=Recorded(
             100_000, 10, 3_000, cpu_ms_per_entry=0.075, verified_per_s=21_000, file_verified_per_s=31_000, proof_ms=[3.0, 2.0, 9.0]
         ),
+        simulated=Simulated(100_000, 17_000, seconds=50.0),
     )
 
 
@@ -63,6 +65,7 @@ def test_figures_are_json_and_hold_what_is_asked_for(measured: Measured) -> None
     assert (found["ledger"]["entries_per_refund"], found["ledger"]["verified_per_s"]) == (10, 21_000)
     assert found["cpu_ms_per_bare_run"] == {"bare": 6, "temporal": 3}
     assert set(found["peak_memory_bytes"]) == {"api", "worker", "temporal", "postgres", "sandbox"}
+    assert found["simulation"] == {"requests": 100_000, "per_s": 2_000}
     assert found["measured_at"].startswith("2026-09-01T00:00:00")
 
 

@@ -36,6 +36,15 @@ def test_same_facts_and_version_same_decision_for_ever(policy: Policy, facts: Fa
     assert json.dumps(evaluate(policy, again).plain()) == json.dumps(evaluate(policy, facts).plain())
 
 
+# Two ladders as strict as each other: which of them is taken must not hang on a set's order.
+TWINS = "".join(
+    f"  {name}:\n    rungs:\n      - {{ queue: {name}, role: manager, remind_after: 1h, decide_within: 2h }}\n"
+    for name in ("twin_a", "twin_b", "twin_c")
+)
+BOTH_TWINS = "".join(
+    f"  - {{id: {name}, when: 'request.amount >= 0', then: require_review, ladder: {name}, text: Look.}}\n"
+    for name in ("twin_c", "twin_a", "twin_b")
+)
 JUDGE = """
 import json, sys
 from refunds.policy import evaluate, load_policy
@@ -56,7 +65,7 @@ def test_another_process_with_other_hashes_decides_the_same() -> None:
         found.append(replace(facts, reading=reading))
 
     collect()
-    source = sample_policy_text() + RULES
+    source = sample_policy_text().replace("review:\n", f"review:\n{TWINS}", 1) + RULES + BOTH_TWINS
     lines = "\n".join(json.dumps(one) for one in [source, *map(recorded, found)])
     outputs = [
         subprocess.run(
