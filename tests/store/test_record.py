@@ -150,23 +150,25 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def locks(sent: list[str]) -> Iterator[str]:
     """Which locks were taken, in their order."""
     for statement in sent:
-        if "pg_advisory_xact_lock" in statement:
+        if "pg_advisory_xact_lock_shared" in statement:
             yield "stop"
+        elif "pg_advisory_xact_lock" in statement:
+            yield "breakers" if "FROM breakers" in statement else "limits"
         elif "FOR NO KEY UPDATE" in statement:
             yield statement.split(" FROM ")[1].split()[0]
 
 
-async def test_quoting_locks_payment_then_refund_then_customer(world: World, sent: list[str]) -> None:
+async def test_quoting_locks_payment_then_refund_then_customer_then_limits(world: World, sent: list[str]) -> None:
     await world.ready()
     refund = await world.accept()
     sent.clear()
 
     await world.steps.prepare(refund)
 
-    assert list(locks(sent)) == ["payments", "refunds", "customers"]
+    assert list(locks(sent)) == ["payments", "refunds", "customers", "limits"]
 
 
-async def test_submitting_locks_stop_then_payment_then_refund(world: World, sent: list[str]) -> None:
+async def test_submitting_locks_stop_then_payment_then_refund_then_limits(world: World, sent: list[str]) -> None:
     payment = await world.ready()
     refund, _ = await world.quoted(amount=2_000)
     seen = await world.submitting.standing(refund)
@@ -175,7 +177,7 @@ async def test_submitting_locks_stop_then_payment_then_refund(world: World, sent
 
     await world.submitting.open_attempt(seen, state)
 
-    assert list(locks(sent)) == ["stop", "payments", "refunds"]
+    assert list(locks(sent)) == ["stop", "payments", "refunds", "limits", "breakers"]
     # The flag is read in a statement of its own after the lock: one statement would read the flag of its beginning.
     lock, flag = (next(i for i, s in enumerate(sent) if words in s) for words in ("pg_advisory_xact_lock_shared", "FROM controls"))
     assert lock < flag
@@ -190,7 +192,7 @@ async def test_a_revision_locks_all_its_payments_by_id_before_the_refund(world: 
 
     await world.revise(refund, world.ann, payment_id=first)
 
-    assert list(locks(sent)) == ["payments", "payments", "refunds", "payments", "payments", "refunds", "customers"]
+    assert list(locks(sent)) == ["payments", "payments", "refunds", "payments", "payments", "refunds", "customers", "limits"]
 
 
 async def test_a_lock_that_is_not_had_in_time_is_an_answer(world: World) -> None:
@@ -290,7 +292,8 @@ async def test_two_sweeps_share_what_is_due(world: World) -> None:
         await world.decide(refund, world.ann)
     world.clock.advance(seconds=3)
 
-    taken = [d.id for batch in await asyncio.gather(*(due(world) for _ in range(4))) for d in batch]
+    batches = await asyncio.gather(*(due(world) for _ in range(4)))
+    taken = [d.id for batch in batches for d in batch if d.kind == "signal"]  # beside the notice that a limit is nearly used up
 
     assert (len(taken), len(set(taken))) == (4, 4)
 
