@@ -26,7 +26,7 @@ def show(out: Output, result: Mapping[str, Any], changed: Sequence[Mapping[str, 
     out.heading("What would change")
     moves = [(Way(move["before"]).words, Way(move["after"]).words, move["requests"], _amounts(move["amounts"])) for move in result["moves"]]
     out.table(("from", "to", "requests", "amount"), moves, fold="amount")
-    out.heading("By tier")
+    out.heading("By tier, of those that are not denied")
     out.table(("tier", "before", "after", "change"), [(tier, *_counts(both)) for tier, both in result["tiers"].items()])
     out.heading("By amount")
     out.table(

@@ -182,7 +182,8 @@ class Tally:
         in_currency = self.amounts.setdefault(code, {})
         for at in (0, 1):
             self.ways.setdefault(ways[at], [0, 0])[at] += 1
-            self.tiers.setdefault(str((before, after)[at].tier), [0, 0])[at] += 1
+            if ways[at] != Way.DENIED:
+                self.tiers.setdefault(str((before, after)[at].tier), [0, 0])[at] += 1
             in_currency.setdefault(ways[at], [0, 0])[at] += amount
         reason = self.reasons.setdefault(facts.request.reason.value if facts.request.reason else NO_REASON, {})
         reason["requests"] = reason.get("requests", 0) + 1
