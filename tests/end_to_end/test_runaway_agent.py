@@ -1,0 +1,59 @@
+"""An agent that asks as fast as it can, over the real API and at real money's other end: no more moves than the policy permits."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from refunds.clock import parse_rfc3339
+from tests.end_to_end.whole import POLICY, Goods, Whole
+
+MOST, EACH, ASKS = 3, 2_000, 16
+LIMITS = f"""
+limits:
+  - {{ name: agent_hour, who: agent, refunds: {MOST}, window: 1h, taken: both, when_exceeded: deny }}
+"""
+
+
+async def publish(whole: Whole, source: str) -> None:
+    body = {"source": source, "note": "the runaway agent"}
+    answer = await whole.call("administrator", "POST", "/v1/policy/versions", body)
+    assert answer.status_code == 201, answer.text
+
+
+async def asked_at_once(whole: Whole, goods: list[Goods]) -> list[dict[str, object]]:
+    """Ask for all of them together, and agree for the customers to whatever waits for that."""
+    answers = await asyncio.gather(*(whole.ask(one, who="bot") for one in goods))
+    assert {answer.status_code for answer in answers} == {201}, [answer.text for answer in answers]
+    views = [answer.json() for answer in answers]
+    agreed = await asyncio.gather(*(whole.agree(view["id"], "desk") for view in views if view["status"] == "awaiting_consent"))
+    assert {answer.status_code for answer in agreed} <= {200, 201}, [answer.text for answer in agreed]
+    return views
+
+
+async def test_an_agent_that_asks_as_fast_as_it_can_moves_no_more_than_the_policy_permits(
+    whole: Whole, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await publish(whole, POLICY.read_text() + LIMITS)
+    try:
+        goods = [await whole.goods(EACH) for _ in range(ASKS)]
+        views = await asked_at_once(whole, goods)
+        for view in views:
+            if view["status"] != "denied":
+                await whole.until(str(view["id"]), "succeeded")
+    finally:
+        await publish(whole, POLICY.read_text())
+
+    seen = Counter((view["status"], view["code"]) for view in views)
+    moved = [amount for one in goods for amount in (await whole.truth(one.intent)).amounts]
+    with capsys.disabled():
+        print(
+            f"\nrunaway agent over the API: asked {ASKS} times; moved {len(moved)} refunds of {sum(moved)}; the policy permits {MOST} of {MOST * EACH}"
+        )
+    assert seen[("denied", "LIMIT_EXCEEDED")] == ASKS - MOST
+    assert (len(moved), sum(moved)) == (MOST, MOST * EACH)
+    refused = next(view for view in views if view["status"] == "denied")
+    limit = refused["limit"]
+    assert isinstance(limit, dict)
+    assert (limit["name"], limit["used"], limit["left"]) == ("agent_hour", MOST, 0)
+    assert parse_rfc3339(limit["opens_at"]) > parse_rfc3339(str(refused["created_at"]))
