@@ -14,6 +14,7 @@ from refunds.clock import Clock
 from refunds.errors import Code, RefundError
 from store import identifiers
 from store.changes import enter
+from store.remarks import open_remark
 from store.sql import Query, Row
 from store.vault import customer_key
 
@@ -130,6 +131,9 @@ async def _opened(connection: AsyncConnection, row: Row) -> Row:
         }
         for v in row["versions"] or ()
     ]
+    for payment in row["payments"] or ():
+        for found in payment["differences"] or ():
+            found["note"] = open_remark(connection, found["id"], found["note"])
     return {**row, "external_ref": ref and ref.value, "body": identifiers.open_body(key, row), "versions": versions}
 
 

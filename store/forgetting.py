@@ -22,6 +22,7 @@ from store.sql import Row
 from store.tables import (
     customer_keys,
     customers,
+    discrepancies,
     erasure_replays,
     erasures,
     order_versions,
@@ -152,6 +153,11 @@ async def _remove(connection: AsyncConnection, customer_id: str, *, known: bool,
         update(pulled_payments)
         .where(pulled_payments.c.processor_payment.in_(its_payments), pulled_payments.c.outcome.is_not(None))
         .values(order_lookup=None, order_sealed=None, customer_sealed=None)
+    )
+    # Remarks of operators are sealed under no key of the customer's.
+    named_here = select(payments.c.id).join(orders, orders.c.id == payments.c.order_id).where(of_customer)
+    await connection.execute(
+        update(discrepancies).where(discrepancies.c.payment_id.in_(named_here), discrepancies.c.note.is_not(None)).values(note=None)
     )
     return removed | {"orders": len(its_orders)}
 

@@ -12,11 +12,13 @@ from refunds.clock import Clock
 from refunds.discrepancies import Kind, Standing
 from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, new_id
+from refunds.masking import mask
 from refunds.people import Actor, PrincipalKind
 from refunds.processor import STRIPE
 from store import reconciling
 from store.changes import enter
 from store.reconciling import Run
+from store.remarks import open_remark, seal_remark
 from store.sql import Row
 from store.tables import discrepancies, principals, reconciliations
 
@@ -61,7 +63,8 @@ async def page(connection: AsyncConnection, filters: Filters, *, limit: int) -> 
         conditions.append("(d.first_seen_at, d.id) < (:after_at, :after_id)")
         values |= {"after_at": filters.after[0], "after_id": filters.after[1]}
     query = text(_LIST.format(conditions=" AND ".join(conditions)))
-    return list((await connection.execute(query, values)).mappings())
+    rows = (await connection.execute(query, values)).mappings()
+    return [{**row, "note": open_remark(connection, row["id"], row["note"])} for row in rows]
 
 
 async def counts(connection: AsyncConnection) -> Mapping[str, int]:
@@ -120,9 +123,9 @@ async def change(
         wanted["owner_id"] = await _person(connection, owner)
     if standing is not None:
         wanted["state"] = standing.value
-    if note is not None:
-        wanted["note"] = note
     changes = {name: value for name, value in wanted.items() if row[name] != value}
+    if note is not None and mask(note).text != open_remark(connection, discrepancy_id, row["note"]):
+        changes["note"] = note
     if changes:
         if row["state"] == Standing.CLOSED.value:
             raise RefundError(Code.DISCREPANCY_CLOSED, discrepancy=discrepancy_id)
@@ -132,6 +135,9 @@ async def change(
 
 
 async def _write(connection: AsyncConnection, at: datetime, actor: Actor, row: Row, changes: dict[str, Any]) -> None:
+    remark = seal_remark(connection, row["id"], changes["note"]) if "note" in changes else None
+    if remark is not None:
+        changes = changes | {"note": remark.kept}
     closing = {"closed_at": at, "closed_by": actor.principal_id} if changes.get("state") == Standing.CLOSED.value else {}
     await connection.execute(update(discrepancies).where(discrepancies.c.id == row["id"]).values(changes | closing))
     await enter(
@@ -143,8 +149,10 @@ async def _write(connection: AsyncConnection, at: datetime, actor: Actor, row: R
         difference=row["kind"],
         owner=changes.get("owner_id"),
         standing=changes.get("state"),
-        # The words stay in the row; the ledger only says that there are new ones.
+        # The words stay in the row, sealed; the ledger says that there are new ones, and commits to them.
         noted="note" in changes,
+        masked=(remark and remark.masked) or None,
+        commitments={"note": remark.commitment} if remark else None,
     )
 
 

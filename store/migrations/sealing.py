@@ -14,6 +14,7 @@ from refunds.settings import Settings
 from store import master_keys
 from store.identifiers import CUSTOMER, ORDER, body_place, customer_place, order_place, staging_place, working_body
 from store.master_keys import KeysMissing, MasterKeys
+from store.remarks import sealed_remark
 from store.sealing import Unreadable, new_key, seal, seal_value, unseal
 from store.texts import place_of
 from store.vault import LOOKUP, WRAPPING, Keys, name_of
@@ -23,7 +24,8 @@ _BATCH = 1_000
 
 def seal_all(connection: Connection) -> None:
     """Seal what is there. An empty database needs no key; one with customers does: raises :class:`store.master_keys.KeysMissing` without."""
-    if connection.execute(text("SELECT 1 FROM customers LIMIT 1")).first() is None:
+    written = text("SELECT 1 FROM customers UNION ALL SELECT 1 FROM discrepancies WHERE note IS NOT NULL LIMIT 1")
+    if connection.execute(written).first() is None:
         return
     settings = Settings.load()
     masters = master_keys.of(settings)
@@ -39,6 +41,7 @@ def seal_all(connection: Connection) -> None:
     _texts(connection, customer_keys)
     _details(connection, keys, customer_keys)
     _pulled(connection, keys)
+    _remarks(connection, keys)
     _fingerprints(connection, keys)
 
 
@@ -132,6 +135,12 @@ def _pulled(connection: Connection, keys: Keys) -> None:
             " WHERE pull_id || '/' || processor_payment = :at"
         )
         _do(connection, put, rows, lambda row: _staged(keys, row))
+
+
+def _remarks(connection: Connection, keys: Keys) -> None:
+    for rows in _batches(connection, "SELECT id, note FROM discrepancies WHERE note IS NOT NULL AND id > :after ORDER BY id", "id"):
+        put = "UPDATE discrepancies SET note = :note WHERE id = :id"
+        _do(connection, put, rows, lambda row: {"id": row.id, "note": sealed_remark(keys, row.id, row.note).kept})
 
 
 def _fingerprints(connection: Connection, keys: Keys) -> None:

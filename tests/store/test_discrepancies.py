@@ -78,7 +78,12 @@ async def test_what_turns_out_to_be_worse_is_one_open_discrepancy_that_says_so(w
 
     assert kinds(world) == [("status", "closed"), ("payment", "open")]
     was, now = world.rows("SELECT * FROM discrepancies ORDER BY first_seen_at, id")
-    assert was["note"] == f"I ask the bank.\nClosed by the orchestrator: it turned out to be payment, see {now['id']}."
+    assert "bank" not in was["note"]
+    async with world.api.begin() as connection:
+        [shown] = await judging.page(connection, judging.Filters(id=was["id"]), limit=1)
+    assert shown["note"] == f"I ask the bank.\nClosed by the orchestrator: it turned out to be payment, see {now['id']}."
+    [said] = [entry for entry in entries(world, "discrepancy_changed") if entry["actor"] == olga.principal_id]
+    assert set(said["commitments"]) == {"note"}
     assert (was["closed_at"], was["closed_by"], now["owner_id"]) == (world.clock.now(), None, olga.principal_id)
     closing = [entry for entry in entries(world, "discrepancy_changed") if entry["actor"] == "system"]
     assert [(entry["data"]["discrepancy"], entry["data"]["replaced_by"]) for entry in closing] == [(was["id"], now["id"])]

@@ -15,7 +15,7 @@ from alembic.config import Config
 from psycopg.rows import dict_row
 from sqlalchemy import create_engine
 
-from store import grants, groups, orders, pulling
+from store import grants, groups, judging, orders, pulling
 from store.db import connect, psycopg_url
 from store.sealing import new_key, seal
 from store.texts import Texts
@@ -23,7 +23,15 @@ from tests.conftest import ROOT, FreshDatabase
 from tests.store.world import TEXT_KEY, FixedClock, settings
 
 KEY = base64.b64encode(TEXT_KEY).decode()
-CLEAR = ("mail-of-ann@example.com", "order of ann", "A kettle for Ann", "idempotency key of ann", "Ann writes", "shop/42")
+CLEAR = (
+    "mail-of-ann@example.com",
+    "order of ann",
+    "A kettle for Ann",
+    "idempotency key of ann",
+    "Ann writes",
+    "shop/42",
+    "Ann called about it",
+)
 HASH = "ab" * 32
 
 
@@ -86,6 +94,11 @@ def _fill(connection: psycopg.Connection) -> None:
         [json.dumps({"body_hash": HASH, "kind": "refund"})],
     )
     run(
+        "INSERT INTO discrepancies (id, kind, processor, payment_id, evidence, state, note, first_seen_at, last_seen_at)"
+        " VALUES ('dis_1', 'external_refund', 'stripe', 'pay_1', '{}', 'explained', %s, now(), now())",
+        [CLEAR[6]],
+    )
+    run(
         "INSERT INTO order_pulls (id, processor, since, until, dry_run, order_field, customer_field, started_by, started_at, phase, progressed_at)"
         " VALUES ('pl_1', 'stripe', now(), now(), false, 'o', 'c', 'pr_1', now(), 'making', now())"
     )
@@ -108,7 +121,7 @@ def everything(database: FreshDatabase) -> str:
 
 
 async def test_what_was_in_the_clear_is_sealed_and_reads_as_before(before: FreshDatabase) -> None:
-    assert [word for word in (*CLEAR[:4], CLEAR[5], HASH) if word not in everything(before)] == [], "it is there and can be found"
+    assert [word for word in (*CLEAR[:4], *CLEAR[5:], HASH) if word not in everything(before)] == [], "it is there and can be found"
 
     ended = migrating(before, REFUNDS_TEXT_KEY=KEY)
 
@@ -123,6 +136,8 @@ async def test_what_was_in_the_clear_is_sealed_and_reads_as_before(before: Fresh
         assert await Texts(database.clock).read(connection, "rf_1") == {"message": CLEAR[4]}
         shown = await pulling.report(connection, "pl_1", outcome=None, after=None, limit=9)
         assert [one["order_ref"] for one in shown] == [CLEAR[5], None]
+        [discrepancy] = await judging.page(connection, judging.Filters(), limit=9)
+        assert discrepancy["note"] == CLEAR[6]
         group = await groups.visible(connection, "rg_1", integration=None)
         assert (group["customer_ref"], group["order_ref"]) == (CLEAR[0], CLEAR[1])
     await database.close()
