@@ -273,4 +273,6 @@ def _united(own: PolicyDecision, whole: PolicyDecision) -> PolicyDecision:
             explanation=f"The group as a whole: {whole.explanation}",
             policy_text=whole.policy_text,
         )
-    return replace(united, consent=own.consent or whole.consent, review=unite([r for r in (own.review, whole.review) if r is not None]))
+    review = unite([r for r in (own.review, whole.review) if r is not None])
+    stated = stricter.governance and replace(stricter.governance, required_evidence=review.evidence if review else ())
+    return replace(united, consent=own.consent or whole.consent, review=review, governance=stated)
