@@ -39,6 +39,8 @@ class Source(StrEnum):
     PROCESSOR = "processor"
     MODEL = "model"
     RULES = "rules"
+    VERIFIED_DOCUMENT = "verified_document"
+    THIRD_PARTY = "third_party"
     PERSON = "person"
     AGENT = "agent"
 

@@ -1,5 +1,6 @@
 """What a support system or an agent asks for: the strict shapes of the outside contract, judged as far as the call alone allows."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
@@ -12,6 +13,7 @@ from refunds.orders import CleanText, ExternalId, Instant, ShortText, Strict
 from refunds.people import readable_name
 from refunds.reasons import Reason
 from refunds.scope import check_fields, check_reason
+from refunds.sources import Statable, Stated
 from refunds.terms import canonical_hash
 
 MAX_TEXT = 200_000
@@ -51,6 +53,13 @@ class RequestedLine(Strict):
     quantity: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 1
 
 
+def check_sources(request: Strict, stated: Mapping[Statable, Stated]) -> None:
+    """Raise ``INVALID_FIELD`` for a source of a field that is not given."""
+    for name in stated:
+        if not getattr(request, name.value, None):
+            raise RefundError(Code.INVALID_FIELD, f"sources.{name.value}: {name.value} is not given.", field=f"sources.{name.value}")
+
+
 class _Asked(Strict):
     """What every way of asking has in common."""
 
@@ -63,11 +72,19 @@ class _Asked(Strict):
     agent_model: Annotated[CleanText, StringConstraints(max_length=200)] | None = None
     agent_reasoning: Annotated[CleanText, StringConstraints(max_length=20_000)] | None = None
     conversation_context: LongText | None = None
+    sources: Annotated[
+        dict[Statable, Stated], Field(description="Where the caller has a field from, where that is not plain from who asks.")
+    ] = {}
 
     @model_validator(mode="before")
     @classmethod
     def _fields_in_scope(cls, body: Any) -> Any:
         return check_fields(body)
+
+    @model_validator(mode="after")
+    def _sources_of_what_is_given(self) -> Self:
+        check_sources(self, self.sources)
+        return self
 
     @model_validator(mode="after")
     def _metadata_keys(self) -> Self:
@@ -197,11 +214,19 @@ class RevisionRequest(Strict):
     reverse_transfer: Annotated[bool | None, Field(strict=True)] = None
     refund_application_fee: Annotated[bool | None, Field(strict=True)] = None
     note: Annotated[CleanText, StringConstraints(max_length=5_000)] = ""
+    sources: Annotated[
+        dict[Statable, Stated], Field(description="Where the reviewer has a field from; otherwise it is their own word.")
+    ] = {}
 
     @model_validator(mode="before")
     @classmethod
     def _fields_in_scope(cls, body: Any) -> Any:
         return check_fields(body)
+
+    @model_validator(mode="after")
+    def _sources_of_what_is_given(self) -> Self:
+        check_sources(self, self.sources)
+        return self
 
     @model_validator(mode="after")
     def _something_changes(self) -> Self:

@@ -1,7 +1,7 @@
 """What one quote is for: the request itself, the same wish again, or a reviewer's revision of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import select
@@ -13,6 +13,7 @@ from refunds.errors import Code, RefundError
 from refunds.marketplace import NO_WISH, Wish
 from refunds.money import requested
 from refunds.reasons import Reason
+from refunds.sources import named_by
 from store.changes import Change
 from store.facts import StoredReading
 from store.lines import units_of
@@ -26,6 +27,7 @@ class Asked:
 
     ``author`` wrote these terms; ``by_customer`` says that they are the request itself and not a reviewer's revision of it. ``units`` are the order's
     lines and shipping that the request names; ``by_lines`` says that they alone tell the amount. ``wish`` are the legs asked for beside the refund.
+    ``named`` are the fields that a revision names, ``stated`` what was said of where they come from (:mod:`refunds.sources`).
     """
 
     payment_id: str
@@ -39,6 +41,8 @@ class Asked:
     units: Units = NO_UNITS
     by_lines: bool = False
     wish: Wish = NO_WISH
+    named: tuple[str, ...] = ()
+    stated: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def asked_at_first(change: Change, stored: StoredReading | None, payment_id: str) -> Asked:
@@ -121,6 +125,8 @@ async def resolve_revision(connection: AsyncConnection, change: Change, body: di
         units=NO_UNITS if full else units_of(change["details"]),
         by_lines=by_lines,
         wish=revised_wish(change.row, body),
+        named=tuple(named_by(body)),
+        stated=body.get("sources") or {},
     )
 
 

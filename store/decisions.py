@@ -240,7 +240,8 @@ def _revised(request: RevisionRequest, payment: str | None) -> dict[str, Any]:
     body["reason"] = request.reason and request.reason.value
     body["currency"] = request.currency.strip().upper() if request.currency else None
     wish = {"reverse_transfer": request.reverse_transfer, "refund_application_fee": request.refund_application_fee}
-    return body | {name: value for name, value in wish.items() if value is not None}
+    stated = {"sources": {field.value: by.value for field, by in request.sources.items()}} if request.sources else {}
+    return body | {name: value for name, value in wish.items() if value is not None} | stated
 
 
 async def _same_revision(connection: AsyncConnection, change: Change, actor: Actor, body: dict[str, Any]) -> str | None:

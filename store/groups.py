@@ -30,7 +30,7 @@ from store import identifiers, lines, orders, rates, snapshots
 from store.changes import Change, enter
 from store.claims import refundable_of
 from store.identifiers import KEY_COLUMNS
-from store.intake import NOT_KEPT, Accepted, Owner, asker_of, fingerprints, store_refund
+from store.intake import NOT_KEPT, Accepted, Owner, fingerprints, sources_of, store_refund
 from store.sql import Query, Row
 from store.tables import customer_keys, customers, refund_groups, refunds, revisions
 from store.tables import orders as orders_table
@@ -263,8 +263,6 @@ async def _store_part(
     """One part: an ordinary refund of its payment, whose key and body are derived from the group's, so that no caller's own can meet them."""
     body = request.model_dump(mode="json")
     kept = ("customer_authentication", "metadata", "lines", "shipping", "agent_session_id", "agent_model")
-    asker = asker_of(actor, request.requested_by).value
-    given = ("order_id", "amount", "full", "currency", "reason", "lines", "shipping", "message")
     values: dict[str, Any] = {
         "group_id": group_id,
         "order_id": order["id"],
@@ -277,8 +275,7 @@ async def _store_part(
         "refund_application_fee": False,
         "has_text": request.message is not None and bool(request.message.strip()),
         "details": {name: body[name] for name in kept if body.get(name)} | {"kind": "refund", PART: part.payment},
-        "sources": {"customer": "system_of_record", "payment": "system_of_record"}
-        | {name: asker for name in given if getattr(request, name, None)},
+        "sources": sources_of(actor, request),
     }
     derived = canonical_hash({"group": request.body_hash(), "payment": part.payment})
     owner = Owner(order["customer_id"], await orders.key_of_owner(connection, order))

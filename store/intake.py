@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from refunds import points
+from refunds import points, sources
 from refunds.alike import ALIKE, marks
 from refunds.apart import DETAILS, apart
 from refunds.classification import Source
@@ -107,7 +107,7 @@ async def accept(
     if (replay := await find_replay(connection, actor, key, body_hash)) is not None:
         return replay
     owner, values = await _columns(connection, clock, request)
-    details, sources = _details(request), _sources(request, asker_of(actor, request.requested_by))
+    details, sources = _details(request), sources_of(actor, request)
     values |= {"details": details, "sources": sources}
     return await store_refund(connection, clock, texts, actor, key, body_hash, request, owner, values)
 
@@ -176,7 +176,9 @@ async def store_refund(
             refund_version=1,
             actor=actor.principal_id,
             on_behalf_of=owner.id,
-            data=plain({"body_hash": of_body, "kind": "ticket" if isinstance(request, Ticket) else "refund", "masked": sealed.masked or None}),
+            data=plain(
+                {"body_hash": of_body, "kind": "ticket" if isinstance(request, Ticket) else "refund", "masked": sealed.masked or None}
+            ),
             commitments=(sealed.commitments | first) or None,
         )
         await texts.store(connection, sealed)
@@ -257,13 +259,9 @@ def _details(request: RefundRequest | Ticket) -> dict[str, Any]:
     return {name: body[name] for name in kept if body.get(name)} | {"kind": "ticket" if isinstance(request, Ticket) else "refund"}
 
 
-def _sources(request: RefundRequest | Ticket, asker: Source) -> dict[str, str]:
-    given = {
-        name: asker.value
-        for name in (
-            *("order_id", "payment_id", "amount", "full", "currency", "reason", "lines", "shipping", "message"),
-            *("reverse_transfer", "refund_application_fee"),
-        )
-        if getattr(request, name, None)
-    }
-    return {"customer": Source.SYSTEM_OF_RECORD.value, "payment": Source.SYSTEM_OF_RECORD.value} | given
+def sources_of(actor: Actor, request: RefundRequest | GroupRequest | Ticket) -> dict[str, str]:
+    """Where each field of a request came from. Raises ``INVALID_FIELD`` for an agent that vouches for where it has a field from: its word is its own."""
+    asker = asker_of(actor, request.requested_by)
+    if asker is Source.AGENT and request.sources:
+        raise RefundError(Code.INVALID_FIELD, "An agent cannot vouch for where a field comes from: leave sources out.", field="sources")
+    return sources.asked(request, asker, request.sources)

@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import bindparam, func, insert, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds import sources
 from refunds.allocation import Breakdown
-from refunds.classification import Source
 from refunds.differences import differences
 from refunds.errors import Code, RefundError
 from refunds.facts import Facts, PolicyDecision, Review
@@ -263,6 +263,7 @@ async def _write(
         "author_id": asked.author,
         "loosened": await _loosened(connection, change, asked, facts),
         "changes": None,
+        "sources": _sources(change, asked, judged),
         "created_at": change.at,
         "expires_at": terms.expires_at if terms else None,
     }
@@ -288,7 +289,7 @@ async def _write(
         refund_application_fee=asked.wish.refund_application_fee,
         tier=decision.tier,
         possible_duplicate_of=facts.request.possible_duplicate_of,
-        sources=change["sources"] | _sources(asked),
+        sources=row["sources"],
         pending_revision=None,
         detail=None,
     )
@@ -308,6 +309,7 @@ async def _write(
         return_rules_hash=judged.force.placed.hash,
         outcome=decision.outcome,
         changed=[one.field for one in changed] or None,
+        sources=row["sources"],
     )
     await _move(connection, change, row, decision, why_no_terms)
 
@@ -442,15 +444,17 @@ async def _loosened(connection: AsyncConnection, change: Change, asked: Asked, f
     return bool(costs_more or (before.get("reverse_transfer") and not asked.wish.reverse_transfer))
 
 
-def _sources(asked: Asked) -> dict[str, str]:
-    if not asked.by_customer:
-        amount = Source.SYSTEM_OF_RECORD if asked.by_lines else Source.PERSON
-        return {"amount": amount.value, "payment": Source.PERSON.value, "reason": Source.PERSON.value}
-    if asked.by_lines:
-        return {"amount": Source.SYSTEM_OF_RECORD.value}
-    if asked.extracted:
-        return {name: Source.MODEL.value for name, value in (("amount", asked.amount), ("reason", asked.reason)) if value}
-    return {}
+def _sources(change: Change, asked: Asked, judged: Judged) -> dict[str, str]:
+    read = [name for name, value in (("amount", asked.amount), ("reason", asked.reason)) if value and asked.extracted and asked.by_customer]
+    return sources.quoted(
+        change["sources"],
+        named=asked.named,
+        stated=asked.stated,
+        read=read,
+        by_lines=asked.by_lines,
+        full=asked.full,
+        by_hand=judged.by_hand,
+    )
 
 
 async def to_a_person(connection: AsyncConnection, change: Change, why: str) -> None:

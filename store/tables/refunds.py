@@ -113,6 +113,7 @@ revisions = Table(
     Column("loosened", Boolean, nullable=False),
     # What is not as it was in the revision before: field, before, after, and both in words.
     Column("changes", JSONB, nullable=True),
+    Column("sources", JSONB, nullable=True),  # where each field came from; null in revisions older than the column
     at("created_at"),
     at("expires_at", nullable=True),
 )

@@ -412,9 +412,11 @@ def _approvals() -> None:
     op.create_foreign_key(op.f("fk_refunds_assigned_to"), "refunds", "principals", ["assigned_to"], ["id"])
     op.create_index("ix_refunds_assigned", "refunds", ["assigned_to"], unique=False, postgresql_where=sa.text("assigned_to IS NOT NULL"))
     op.add_column("revisions", sa.Column("changes", postgresql.JSONB(astext_type=sa.Text()), nullable=True))
+    op.add_column("revisions", sa.Column("sources", postgresql.JSONB(astext_type=sa.Text()), nullable=True))
 
 
 def _without_approvals() -> None:
+    op.drop_column("revisions", "sources")
     op.drop_column("revisions", "changes")
     op.drop_index("ix_refunds_assigned", table_name="refunds")
     op.drop_column("refunds", "assigned_to")
