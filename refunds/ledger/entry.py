@@ -68,12 +68,15 @@ def number(row: Recorded, seq: int, previous: bytes) -> Numbered:
 
 def read(text: str) -> Any:
     """Read stored JSON exactly: fractions stay the text they are, and so do integers beyond :data:`EXACT`."""
-    return json.loads(text, parse_float=str, parse_int=_integer)
+    return _READER.decode(text)
 
 
 def _integer(digits: str) -> int | str:
     value = int(digits)
     return value if -EXACT <= value <= EXACT else digits
+
+
+_READER = json.JSONDecoder(parse_float=str, parse_int=_integer)
 
 
 def parsed(entry: str) -> Mapping[str, Any]:

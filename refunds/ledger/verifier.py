@@ -23,6 +23,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeGuard
 
@@ -329,13 +330,18 @@ def read_entry(line: bytes, seq: int, now: datetime) -> dict[str, Any]:
         or not _matches(_HASH, entry["previous"])
     ):
         raise Wrong("changed", f"Entry {seq} was changed: it has not the fields of an entry.", seq)
-    if entry["at"] > _written(now + AHEAD):
+    if entry["at"] > _latest(now):
         raise Wrong("future", f"Entry {seq} is from the future: it says {entry['at']}, and it is {_written(now)}.", seq)
     return entry
 
 
 def _matches(pattern: re.Pattern[str], value: object) -> bool:
     return isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+@lru_cache(maxsize=1)
+def _latest(now: datetime) -> str:
+    return _written(now + AHEAD)
 
 
 def _written(moment: datetime) -> str:
