@@ -3,6 +3,7 @@
 They are safety settings: the version in force now counts, also for terms that were quoted under an earlier one.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Protocol
@@ -12,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from refunds.errors import Code
 from refunds.facts import Facts, LimitFacts, LimitStanding
 from refunds.limits import Calendar, Stage, State, Who, Window, rule, shown, state, why
-from refunds.money import Money, format_money
+from refunds.money import CURRENCIES, Money, format_money
 from refunds.policy.findings import Case, Finding
 from refunds.policy.kinds import Amount, Name, Part, Percent, Zone, seconds
 from refunds.policy.positions import Path
@@ -93,15 +94,7 @@ class Limiting(Protocol):
         ...
 
 
-class Amounts(Protocol):
-    """Reads an amount as it is written in a currency, into the unit of the API; raises ``ValueError`` with the remedy."""
-
-    def __call__(self, value: object, code: str) -> int:
-        """Read it."""
-        ...
-
-
-def read_amounts(source: Mapping[str, Any], read: Amounts, known: Mapping[str, object]) -> list[tuple[Path, str, str]]:
+def read_amounts(source: Mapping[str, Any]) -> list[tuple[Path, str, str]]:
     """Turn the amounts of limits into the unit of the base currency, in place; one that cannot be read becomes 1 and is reported."""
     found: list[tuple[Path, str, str]] = []
     currencies = _mapping(source.get("currencies"))
@@ -112,17 +105,28 @@ def read_amounts(source: Mapping[str, Any], read: Amounts, known: Mapping[str, o
         if "amount" not in limit:
             continue
         path: Path = ("limits", at, "amount")
-        if base not in known:
+        if base not in CURRENCIES:
             if "base_currency" not in source:  # one that is wrong is told of itself
                 found.append((path, "without base_currency nobody knows in which currency", "Add base_currency, or count refunds instead."))
             limit["amount"] = 1
             continue
         try:
-            limit["amount"] = read(limit["amount"], base)
+            limit["amount"] = _amount(limit["amount"], base)
         except ValueError as error:
             limit["amount"] = 1
             found.append((path, "not an amount", str(error)))
     return found
+
+
+def _amount(value: object, code: str) -> int:
+    """Read an amount with exactly the currency's decimals. A limit may be far more than one refund can be. Raises ``ValueError`` with the remedy."""
+    kind = CURRENCIES[code]
+    decimals = kind.shown_decimals
+    text = str(value) if type(value) in (str, int) else ""
+    if not re.fullmatch(r"(?:0|[1-9][0-9]{0,11})" + (rf"\.[0-9]{{{decimals}}}" if decimals else ""), text) or not text.strip("0."):
+        example = f"100.{'0' * decimals}" if decimals else "100"
+        raise ValueError(f"Write it above zero and with {decimals or 'no'} decimals, as {code} is written: such as {example}.")
+    return int(text.replace(".", "")) * 10 ** (kind.exponent - decimals)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

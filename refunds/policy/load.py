@@ -60,7 +60,7 @@ def load_policy(text: str, *, published: bool = False) -> Policy:
     policy: Policy | None = None
     if placed.value is not None:
         found += _read_amounts(placed)
-        found += limits.read_amounts(_mapping(placed.value), _amount, CURRENCIES)
+        found += limits.read_amounts(_mapping(placed.value))
         try:
             policy = Policy.model_validate(placed.value)
         except ValidationError as error:

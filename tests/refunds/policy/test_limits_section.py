@@ -116,6 +116,15 @@ def test_what_is_written_is_what_is_read() -> None:
     assert other.is_taken(Stage.SENT)
 
 
+@pytest.mark.parametrize(
+    ("base", "written", "read"),
+    [("USD", "250000000.00", 25_000_000_000), ("JPY", "9000000", 9_000_000), ("KWD", "0.010", 10), ("USD", "0.01", 1)],
+)
+def test_an_amount_is_read_in_the_base_currency_and_may_be_more_than_one_refund_can_be(base: str, written: str, read: int) -> None:
+    text = with_limits(f"name: a, who: everyone, amount: {written}, window: month, zone: UTC, taken: reserved")
+    assert load_policy(text.replace("base_currency: USD", f"base_currency: {base}")).limits[0].at_most == read
+
+
 def test_a_policy_without_these_sections_keeps_its_hash_and_one_with_them_has_another() -> None:
     bare = load_policy(without_limits())
     assert policy_hash(bare) == policy_hash(bare.model_copy(update={"limits": (), "breakers": ()}))
