@@ -243,13 +243,17 @@ def ceiling(policy: Policy, facts: Facts) -> Finding:
     if ceilings is None:
         return Case("ceiling", text, _asked(facts), "no ceiling in this currency").review(policy.tiers.high_impact.ladder)
     low, high = _shown(ceilings.consent_only_up_to, facts), _shown(ceilings.manager_above, facts)
-    case = Case("ceiling", text, _asked(facts), f"up to {low} without a person, above {high} a manager")
+    limit = f"up to {low} without a person, above {high} a manager"
+    if ceilings.two_people_above is not None:
+        limit += f", above {_shown(ceilings.two_people_above, facts)} two people"
+    case = Case("ceiling", text, _asked(facts), limit)
     if not facts.request.amount_is_known:
         return case.review()
     if amount <= ceilings.consent_only_up_to:
         return case.passed()
     tiers = policy.tiers
-    return case.review((tiers.high_impact if amount > ceilings.manager_above else tiers.reviewed).ladder)
+    people = 2 if ceilings.two_people_above is not None and amount > ceilings.two_people_above else 1
+    return case.review((tiers.high_impact if amount > ceilings.manager_above else tiers.reviewed).ladder, people=people)
 
 
 def customer_authentication(policy: Policy, facts: Facts) -> Finding:

@@ -48,10 +48,12 @@ def _ceilings(policy: Policy) -> Iterator[Told]:
     for code, c in policy.currencies.items():
         for low, high in (
             ("consent_only_up_to", "manager_above"),
+            ("manager_above", "two_people_above"),
+            ("two_people_above", "largest"),
             ("manager_above", "largest"),
             ("consent_only_up_to", "per_customer_per_day"),
         ):
-            if getattr(c, low) > getattr(c, high):
+            if None not in (getattr(c, low), getattr(c, high)) and getattr(c, low) > getattr(c, high):
                 yield (
                     ("currencies", code, low),
                     f"{low} ({format_money(Money(getattr(c, low), code))}) is above {high} ({format_money(Money(getattr(c, high), code))})",

@@ -37,7 +37,7 @@ _MORE_IS_STRICTER = (
 )
 _ADDED_IS_LOOSER = ("currencies.*", "exceptions.*")
 _ADDED_IS_STRICTER = ("rules.*", "limits.*", "reasons.evidence.*", "breaker")
-_UNLIMITED = ("payments.refunds_per_payment", "fraud.*_above")
+_UNLIMITED = ("currencies.*.two_people_above", "payments.refunds_per_payment", "fraud.*_above")
 """Where nothing stands, there is no limit."""
 _RANKS: tuple[tuple[str, ...], ...] = (
     ("accept", "hold", "review", "deny"),

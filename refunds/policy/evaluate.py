@@ -83,7 +83,9 @@ def _review(policy: Policy, findings: list[Finding]) -> Review | None:
         return None
     names = sorted({f.ladder or policy.tiers.reviewed.ladder or "" for f in findings})
     evidence = tuple(sorted({kind for f in findings for kind in f.evidence}))
-    return unite([review_of(policy, name, evidence) for name in names])
+    united = unite([review_of(policy, name, evidence) for name in names])
+    people = max(f.people for f in findings)
+    return united if united is None or united.people >= people else replace(united, people=people)
 
 
 def _excepted(policy: Policy, facts: Facts, findings: list[Finding]) -> list[Finding]:

@@ -15,7 +15,8 @@ ANSWER = "answer"
 @dataclass(slots=True)
 class Finding:
     """A check with its consequence. ``ladder`` names the ladder of a review (``None`` is the ladder of the reviewed tier), ``code`` says why it is denied,
-    ``text`` is the merchant's own wording, ``signal`` marks what a reviewer should see at once, ``evidence`` must be there before anybody approves.
+    ``text`` is the merchant's own wording, ``signal`` marks what a reviewer should see at once, ``evidence`` must be there before anybody approves, and at least
+    so many different ``people`` must.
     ``may_be_lifted`` says that an exception of the policy can let it pass: what is not known never can be."""
 
     check: Check
@@ -24,6 +25,7 @@ class Finding:
     text: str = ""
     signal: str | None = None
     evidence: tuple[str, ...] = ()
+    people: int = 1
     may_be_lifted: bool = False
 
     def liftable(self) -> "Finding":
@@ -58,9 +60,9 @@ class Case:
         """The customer must agree first."""
         return Finding(self._check(CONSENT))
 
-    def review(self, ladder: str | None = None, *, signal: str | None = None, evidence: tuple[str, ...] = ()) -> Finding:
-        """A person looks."""
-        return Finding(self._check(REVIEW), ladder=ladder, signal=signal, evidence=evidence)
+    def review(self, ladder: str | None = None, *, signal: str | None = None, evidence: tuple[str, ...] = (), people: int = 1) -> Finding:
+        """A person looks, or so many."""
+        return Finding(self._check(REVIEW), ladder=ladder, signal=signal, evidence=evidence, people=people)
 
     def deny(self, code: Code, text: str = "") -> Finding:
         """It is refused."""

@@ -93,6 +93,7 @@ class Ceilings(Part):
 
     consent_only_up_to: Amount
     manager_above: Amount
+    two_people_above: Annotated[Amount | None, is_default(None)] = None
     largest: Amount
     per_customer_per_day: Amount
 

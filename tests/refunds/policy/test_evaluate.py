@@ -9,7 +9,7 @@ import pytest
 from refunds.classification import Intent, Proposal
 from refunds.errors import Code
 from refunds.facts import Facts, PolicyDecision, ReadingFacts
-from refunds.policy import evaluate, load_policy, sample_policy, sample_policy_text
+from refunds.policy import PolicyError, evaluate, load_policy, sample_policy, sample_policy_text
 from refunds.processor import DisputeState, PaymentStatus
 from refunds.reasons import Reason
 
@@ -459,3 +459,29 @@ def test_field_49_a_day_is_the_zones_calendar_day(zone: str, at: str, start: str
     assert begins == datetime.fromisoformat(start)
     assert ends - begins == timedelta(hours=hours)
     assert begins.tzinfo is UTC
+
+
+@pytest.mark.parametrize(
+    ("amount", "people", "tier"), [(10_000, None, 2), (50_000, 1, 3), (50_001, 1, 4), (200_000, 1, 4), (200_001, 2, 4), (1_000_000, 2, 4)]
+)
+def test_above_a_ceiling_two_people_decide(facts: Build, amount: int, people: int | None, tier: int) -> None:
+    policy = load_policy(
+        sample_policy_text().replace("    manager_above: 500.00\n", "    manager_above: 500.00\n    two_people_above: 2000.00\n", 1)
+    )
+    within = {"amount": amount}
+
+    decision = evaluate(policy, facts(request=within, base=within, payment={"captured": 10**7, "remaining": 10**7}))
+
+    assert (None if decision.review is None else decision.review.people, decision.tier) == (people, tier)
+    [ceiling] = [check for check in decision.checks if check.id == "ceiling"]
+    assert ceiling.limit == "up to $100.00 without a person, above $500.00 a manager, above $2,000.00 two people"
+
+
+def test_two_people_above_lies_between_the_other_ceilings() -> None:
+    for wrong in ("499.99", "10000.01"):
+        with pytest.raises(PolicyError, match="two_people_above"):
+            load_policy(
+                sample_policy_text().replace(
+                    "    manager_above: 500.00\n", f"    manager_above: 500.00\n    two_people_above: {wrong}\n", 1
+                )
+            )
