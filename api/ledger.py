@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, Field
 
 from api.schemas import Shape
 from refunds.ledger.entry import parsed
+from refunds.orders import Strict
 from store.chain import Standing
 from store.sql import Row
 
@@ -113,6 +114,10 @@ class CheckpointView(Shape):
     unnumbered: Annotated[int, Field(description="Rows that wait for one, of the newest; counted up to 100,000.")]
     behind_s: Annotated[int, Field(description="Since when the oldest of them waits, in seconds.")]
     copies: list[CopyView]
+
+
+class NewCheckpoint(Strict):
+    """That one is wanted: there is nothing to say of it."""
 
 
 class CheckpointAsked(Shape):

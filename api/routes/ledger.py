@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api import ledger as shapes
 from api import presenting
+from api.bodies import parse
 from api.calls import Call, TheCall, refund_id_in
-from api.contract import errors
+from api.contract import errors, takes
 from refunds.errors import Code, RefundError
 from refunds.people import Role
 from store import chain, checkpoints, views
@@ -91,13 +92,16 @@ async def checkpoint(call: TheCall) -> Response:
     responses={
         201: {"model": shapes.CheckpointAsked, "description": "Made; it signs everything that was entered before."},
         202: {"model": shapes.CheckpointAsked, "description": "Asked for; the sequencer makes it as soon as it has come so far."},
-        **errors(),
+        **errors(body=True),
     },
+    openapi_extra=takes(shapes.NewCheckpoint),
 )
 async def ask_for_checkpoint(call: TheCall) -> Response:
     """Entered in the ledger; the checkpoint signs that entry and all before it. Answered as soon as it is there, or after a few seconds."""
+    raw = await call.body()
     database = call.services.database
     async with call.begin(Role.AUDITOR, Role.OPERATOR) as connection:
+        parse(shapes.NewCheckpoint, raw)
         asked = await checkpoints.request(connection, database.clock.now(), actor=call.actor.principal_id)
     until = time.monotonic() + call.services.settings.api_decision_wait_s
     while True:

@@ -113,7 +113,7 @@ async def test_entries_come_page_by_page_and_make_the_root_that_was_signed(api: 
 
 
 async def test_asking_for_a_checkpoint_is_entered_and_the_sequencer_makes_one(api: Api, chained: Chained) -> None:
-    asking = asyncio.create_task(api.call("POST", "/v1/ledger/checkpoint", await auditor(api)))
+    asking = asyncio.create_task(api.call("POST", "/v1/ledger/checkpoint", await auditor(api), {}))
     for _ in range(500):
         if chained.rows("SELECT 1 FROM ledger WHERE type = 'checkpoint_requested'"):
             break
@@ -126,7 +126,7 @@ async def test_asking_for_a_checkpoint_is_entered_and_the_sequencer_makes_one(ap
 
 
 async def test_a_checkpoint_that_does_not_come_in_time_is_asked_for_all_the_same(api: Api, chained: Chained) -> None:
-    answer = await api.call("POST", "/v1/ledger/checkpoint", await auditor(api))
+    answer = await api.call("POST", "/v1/ledger/checkpoint", await auditor(api), {})
     assert (answer.status_code, answer.json()) == (202, {"checkpoint": None})
     assert len(chained.rows("SELECT 1 FROM ledger WHERE type = 'checkpoint_requested'")) == 1
 
@@ -149,7 +149,7 @@ async def test_what_is_not_there_is_named(api: Api, chained: Chained) -> None:
 @pytest.mark.parametrize("path", ["/v1/ledger/checkpoint", "/v1/ledger/entries", "/v1/ledger/proofs/1", "/v1/ledger/consistency?older=1"])
 async def test_a_requester_sees_nothing_of_the_ledger(api: Api, path: str) -> None:
     assert (await api.call("GET", path, await api.shop())).status_code == 403
-    assert (await api.call("POST", "/v1/ledger/checkpoint", await api.shop())).status_code == 403
+    assert (await api.call("POST", "/v1/ledger/checkpoint", await api.shop(), {})).status_code == 403
 
 
 async def test_how_far_it_is_behind_is_in_the_metrics_and_in_readyz(api: Api, chained: Chained) -> None:
