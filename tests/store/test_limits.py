@@ -15,8 +15,8 @@ from refunds.money import Money
 from refunds.people import Actor, PrincipalKind, Role
 from refunds.processor import NotSent, ProcessorRefund, RefundState, Refused
 from refunds.rates import Rate
+from store import controls, rates
 from store import limits as store_limits
-from store import rates
 from store.operations import Attempt, Operation
 from tests.policies import with_limits
 from tests.store.world import World
@@ -221,6 +221,36 @@ async def test_a_month_of_approvals_goes_out_at_the_pace_that_is_permitted(world
     assert (await world.steps.resume_held(ids[3])).status == "held", "there is room for one: the other left a moment later"
     assert world.row(ids[3])["wake_at"] == opens_at + timedelta(seconds=10)
     assert used(world, "sent") == (3, 3_000)
+
+
+async def test_what_a_stop_had_held_goes_out_at_the_pace_that_is_permitted(world: World) -> None:
+    await world.policy(with_limits("name: pace, who: everyone, refunds: 2, window: 1m, taken: sent"))
+    await shop(world, 5)
+    ids = [(await asked(world, n))[0] for n in range(5)]
+    await stop(world, stopped=True)
+    assert {(await world.kept(one)).code for one in ids} == {"EMERGENCY_STOP"}
+    await stop(world, stopped=False)
+
+    went: list[int] = []
+    for _ in range(3):
+        for number, one in enumerate(ids):
+            if world.row(one)["status"] == "held":
+                await world.read(paid(world, number))
+                await world.steps.resume_held(one)
+            if world.row(one)["status"] == "approved" and isinstance(await world.attempt(one), tuple):
+                went.append(number)
+            world.clock.advance(seconds=1)  # each has its slot
+        assert len(went) == used(world, "sent")[0]
+        world.clock.advance(seconds=60)
+
+    assert went == [0, 1, 2, 3, 4]
+    opened = [row["opened_at"] for row in world.rows("SELECT opened_at FROM attempts ORDER BY opened_at")]
+    assert all(later - earlier >= timedelta(minutes=1) for earlier, later in zip(opened, opened[2:], strict=False)), opened
+
+
+async def stop(world: World, *, stopped: bool) -> None:
+    async with world.api.begin() as connection:
+        await controls.change(connection, world.clock, stopped=stopped, mode=None, reason="test", actor=world.mia.principal_id)
 
 
 async def test_who_waits_behind_others_looks_again_when_those_have_gone(world: World) -> None:

@@ -299,7 +299,7 @@ _USED_BEFORE = """
                             given_back_at)
     SELECT r.id, '{stage}', r.revision, r.customer_id, r.agent_id,
            r.agent_id IS NOT NULL OR r.details ->> 'agent_session_id' IS NOT NULL OR r.details ->> 'agent_model' IS NOT NULL,
-           left(encode(sha256(convert_to(r.integration || ':' || (r.details ->> 'agent_session_id'), 'UTF8')), 'hex'), 32),
+           NULL,  -- sessions end sooner than an upgrade takes, and what agents called theirs is no longer in the clear
            p.processor,
            CASE WHEN v.terms ->> 'operation' = 'release' THEN 0 ELSE v.amount END, v.currency,
            v.facts #>> '{{base,currency}}',
