@@ -71,6 +71,12 @@ def shows(model: type[BaseModel], *others: str) -> dict[str, Any]:
     return {"content": as_json | {media_type: {"schema": {"type": "string"}} for media_type in others}}
 
 
+def streams(model: type[BaseModel], media_type: str) -> dict[str, Any]:
+    """The description of an answer that is a stream of lines, each of them as the model says."""
+    _bodies.add(model)
+    return {"content": {media_type: {"schema": {"$ref": REF.format(model=model.__name__)}}}}
+
+
 KEY_HEADER = {
     "parameters": [
         {

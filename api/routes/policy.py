@@ -11,7 +11,7 @@ from api import policies as views
 from api import presenting, simulations
 from api.bodies import parse
 from api.calls import TheCall
-from api.contract import errors, shows, takes
+from api.contract import errors, streams, takes
 from api.problems import InvalidBody
 from refunds.errors import Code, RefundError
 from refunds.orders import Instant
@@ -148,7 +148,7 @@ async def _check(connection: Connection, new: views.NewVersion, now: Instant) ->
     "/simulations",
     summary="Try a policy on past requests",
     responses={
-        200: {"description": "A stream of JSON lines.", **shows(simulations.SimulationLine, simulations.MEDIA_TYPE)},
+        200: {"description": "A stream of JSON lines.", **streams(simulations.SimulationLine, simulations.MEDIA_TYPE)},
         **errors(Code.NOT_FOUND, Code.SIMULATION_RUNNING, body=True),
     },
     openapi_extra=takes(views.NewSimulation),
