@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -112,7 +113,11 @@ async def test_entries_come_page_by_page_and_make_the_root_that_was_signed(api: 
     assert (checkpoint["size"], checkpoint["keys"], checkpoint["copies"]) == (size, [KEY.vkey], [])
 
 
-async def test_asking_for_a_checkpoint_is_entered_and_the_sequencer_makes_one(api: Api, chained: Chained) -> None:
+async def test_asking_for_a_checkpoint_is_entered_and_the_sequencer_makes_one(
+    api: Api, chained: Chained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patient = api.settings.model_copy(update={"api_decision_wait_s": 60})
+    monkeypatch.setattr(api.app.state, "services", replace(api.app.state.services, settings=patient))
     asking = asyncio.create_task(api.call("POST", "/v1/ledger/checkpoint", await auditor(api), {}))
     for _ in range(500):
         if chained.rows("SELECT 1 FROM ledger WHERE type = 'checkpoint_requested'"):
