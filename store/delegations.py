@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.approving import Who
 from refunds.clock import Clock
 from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, new_id
@@ -72,9 +73,10 @@ async def delegate(
             Code.ROLE_TOO_LOW, f"You do not hold the role {role} yourself; what was handed to you stays with you.", field="role"
         )
     delegate_id = await find_person(connection, to, field="to")
-    if delegate_id == actor.principal_id:
-        raise RefundError(Code.INVALID_FIELD, "Name another person.", field="to")
-    if not (await live(connection, delegate_id, now)).has(Role.REVIEWER):
+    other = await live(connection, delegate_id, now)
+    if Who(actor.principal_id, actor.handle, actor.name).is_also(other):
+        raise RefundError(Code.INVALID_FIELD, "Name another person; an account of your own is none.", field="to")
+    if not other.has(Role.REVIEWER):
         words = f"{to[:80]!r} has no key with the role reviewer or manager, so nothing can be decided with it; an operator makes one."
         raise RefundError(Code.INVALID_FIELD, words, field="to")
     delegation_id = new_id(Prefix.DELEGATION)

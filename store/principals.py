@@ -9,6 +9,7 @@ from sqlalchemy import bindparam, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.approving import Who
 from refunds.clock import Clock
 from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, new_id
@@ -75,7 +76,7 @@ async def set_approving(
     row = (await connection.execute(select(principals).where(principals.c.id == principal_id).with_for_update())).mappings().one_or_none()
     if row is None:
         raise RefundError(Code.NOT_FOUND, "There is no such person, service or agent.")
-    if principal_id == actor.principal_id:
+    if Who(row["id"], row["handle"], row["name"], PrincipalKind(row["kind"])).is_also(actor):
         raise RefundError(Code.SELF_APPROVAL, "Another operator says what you may approve.")
     if row["kind"] != PrincipalKind.PERSON and (approves_up_to is not None or operates_classifier):
         raise RefundError(

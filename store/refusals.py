@@ -22,6 +22,9 @@ AUDITED = frozenset(
         Code.EVIDENCE_MISSING,
         Code.LIMIT_EXCEEDED,
         Code.FORBIDDEN,
+        # Of a refund or group that is there and not the caller's; of one that is not there at all, there is nothing to enter.
+        Code.REFUND_NOT_FOUND,
+        Code.GROUP_NOT_FOUND,
         Code.TERMS_CHANGED,
         Code.ALREADY_DECIDED,
         Code.DECIDED_TOGETHER,

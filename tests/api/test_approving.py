@@ -307,6 +307,24 @@ async def test_a_refusal_of_a_whole_group_is_entered_once_for_the_group(api: Api
     assert await entries(api, "consent_refused") == [(mate.id, {"code": "PERSON_REQUIRED", "group": group["id"]})]
 
 
+async def test_trying_something_on_what_is_anothers_is_entered_beside_it_and_what_is_nowhere_is_not(api: Api) -> None:
+    view = await api.in_review()
+    rival = await api.caller("rival", Role.REQUESTER, kind=PrincipalKind.SERVICE)
+    said = {
+        "consent": {"agreed": True, "terms_hash": view["terms_hash"]},
+        "withdrawal": {},
+        "evidence": {"kind": "photo", "statement": "mine"},
+    }
+
+    for what, body in said.items():
+        for refund in (view["id"], f"rf_{'0' * 26}"):
+            answer = await api.call("POST", f"/v1/refunds/{refund}/{what}", rival, body)
+            assert (answer.status_code, answer.json()["code"]) == (404, "REFUND_NOT_FOUND")
+        assert await refusals(api, view, what) == []
+        assert await entries(api, f"{what}_refused") == [(rival.id, {"code": "REFUND_NOT_FOUND", "out_of_sight": view["id"]})]
+    assert (await shown(api, view["id"]))["status"] == "awaiting_review"
+
+
 async def test_a_group_counts_whole_against_the_ceiling_of_who_decides(api: Api) -> None:
     rita = await api.reviewer()
     await api.call("PUT", f"/v1/people/{rita.id}/approving", api.administrator, {"approves_up_to": {"USD": 19_999}})

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from api.app import ROUTES
 from api.catalogue import printed
+from api.routes.access import Approving
 from api.routes.deciding import Decision
+from api.routes.delegations import NewDelegation
+from api.routes.reviewing import Assignment, Evidence
 from refunds.errors import CATALOGUE, Code
 from refunds.orders import Order
 from refunds.people import Role
@@ -96,6 +99,10 @@ FUZZED = [
     ("POST", f"{REFUND}/revisions", bodies(RefundRequest, Decision)),
     ("POST", f"{REFUND}/consent", bodies(Decision)),
     ("POST", f"{REFUND}/settlement", bodies(Decision)),
+    ("POST", f"{REFUND}/assignment", bodies(Assignment)),
+    ("POST", f"{REFUND}/evidence", bodies(Evidence)),
+    ("POST", "/v1/delegations", bodies(NewDelegation)),
+    ("PUT", "/v1/people/pr_00000000000000000000000000/approving", bodies(Approving)),
     ("PUT", "/v1/controls", ANYTHING),
     ("POST", "/v1/keys", ANYTHING),
     ("POST", "/v1/people", ANYTHING),

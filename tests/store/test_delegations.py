@@ -118,6 +118,7 @@ async def test_nothing_is_handed_on(world: World, managed: str) -> None:
     ("to", "given", "field"),
     [
         ("mia", {}, "to"),
+        ("mia@support.example", {}, "to"),
         ("nobody", {}, "to"),
         ("desk", {}, "to"),
         ("clerk", {}, "to"),
@@ -130,6 +131,7 @@ async def test_nothing_is_handed_on(world: World, managed: str) -> None:
 )
 async def test_a_delegation_that_makes_no_sense_is_refused(world: World, to: str, given: dict[str, Any], field: str) -> None:
     await world.actor("clerk", PrincipalKind.PERSON, Role.REQUESTER)
+    await world.actor("mia@support.example", PrincipalKind.PERSON, Role.REVIEWER)
     somebody = Actor("pr_x", to, to, PrincipalKind.PERSON)
 
     with pytest.raises(RefundError) as refusal:
