@@ -15,6 +15,7 @@ from api.middleware import Observed
 from api.orchestrator import Connect, Orchestrator, from_environment
 from api.routes import (
     access,
+    auditing,
     controls,
     customers,
     deciding,
@@ -44,6 +45,7 @@ ROUTERS = tuple(
     part.router
     for part in (
         refunds,
+        auditing,
         ledger,
         webhooks,
         quotes,

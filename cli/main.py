@@ -7,6 +7,7 @@ import typer
 from cli.commands import (
     access,
     acting,
+    auditing,
     controls,
     customers,
     delegations,
@@ -47,6 +48,7 @@ app.command()(stack.migrate)
 app.command()(stack.demo)
 app.command("list")(reading.list_refunds)
 app.command()(reading.show)
+app.command()(auditing.audit)
 for _command in (acting.approve, acting.deny, acting.revise, acting.consent, acting.settle, acting.withdraw):
     app.command()(_command)
 app.command()(reviewing.assign)

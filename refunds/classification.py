@@ -73,6 +73,7 @@ class Classification(BaseModel):
 
     ``prompt_hash`` is the SHA-256 of the exact instructions (not of the customer's text). Tokens are zero for the rule-based reader. ``provider`` and
     ``region`` say where it was read, and ``sent`` names the fields the reader was given (:class:`refunds.readers.DataKind`), never what stood in them.
+    ``cost_micros`` is in millionths of the currency's major unit, and ``None`` where nobody stated a price or no tokens were reported: a cost is never guessed.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -90,3 +91,5 @@ class Classification(BaseModel):
     input_tokens: int = 0
     output_tokens: int = 0
     duration_ms: int = 0
+    cost_micros: int | None = None
+    cost_currency: str | None = None

@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from refunds import points
 from refunds.ledger.origin import check_name
 from refunds.readers import Allowance, parse_allowances
+from refunds.token_prices import TokenPrice, parse_price
 
 
 class Mode(StrEnum):
@@ -113,6 +114,8 @@ class Settings(BaseSettings):
     model_base_url: str | None = None
     model_timeout_s: Seconds = 20
     model_max_output_bytes: int = Field(default=65_536, ge=1_024, le=10_000_000)
+    # What a million input and a million output tokens cost (0.25/2.00 USD), so that each reading records its cost; without it none is recorded.
+    model_price: str | None = None
     # Which models may be given which kinds of data, as provider:model@region=kind,kind;... What is not named is denied. And where MODEL is served from.
     readers_allowed: str = ""
     model_region: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9._-]{0,59}$")
@@ -186,12 +189,18 @@ class Settings(BaseSettings):
             parse_allowances(self.readers_allowed)
         except ValueError as error:
             raise ValueError(f"READERS_ALLOWED: {error}") from error
+        try:
+            _ = self.price_of_model
+        except ValueError as error:
+            raise ValueError(f"MODEL_PRICE: {error}") from error
         if any(not secret.startswith("whsec_") for secret in self.webhook_secrets):
             raise ValueError("STRIPE_WEBHOOK_SECRETS must be secrets of endpoints, each beginning with whsec_, separated by commas")
         if self.refunds_text_key is not None and len(self._decoded_text_key()) != 32:
             raise ValueError("REFUNDS_TEXT_KEY must be 32 bytes in base64; make one with: openssl rand -base64 32")
         self._check_ledger()
-        if self.refunds_text_kms_url is not None and not self.refunds_text_kms_url.startswith(("https://", "http://127.0.0.1", "http://localhost")):
+        if self.refunds_text_kms_url is not None and not self.refunds_text_kms_url.startswith(
+            ("https://", "http://127.0.0.1", "http://localhost")
+        ):
             raise ValueError("REFUNDS_TEXT_KMS_URL must begin with https://: keys go over it")
         return self
 
@@ -239,6 +248,11 @@ class Settings(BaseSettings):
     def allowances(self) -> tuple[Allowance, ...]:
         """Which models may be given which kinds of data."""
         return parse_allowances(self.readers_allowed)
+
+    @property
+    def price_of_model(self) -> TokenPrice | None:
+        """What the model's tokens cost, if anybody stated it."""
+        return parse_price(self.model_price) if self.model_price else None
 
     @property
     def text_key(self) -> bytes:

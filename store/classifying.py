@@ -92,4 +92,6 @@ def _provenance(classification: Classification) -> dict[str, Any]:
         "intent": classification.reading.intent.value if classification.reading else None,
         "input_tokens": classification.input_tokens,
         "output_tokens": classification.output_tokens,
+        "cost_micros": classification.cost_micros,
+        "cost_currency": classification.cost_currency,
     }

@@ -67,6 +67,7 @@ class ModelClassifier:
         self._timeout = settings.model_timeout_s
         self._reader = named(settings.model or "", settings.model_region)
         self._name = settings.model or ""
+        self._price = settings.price_of_model
         self._http: httpx2.AsyncClient | None = None
         self._problem: Failure | None = None
         if model is None:
@@ -100,10 +101,10 @@ class ModelClassifier:
             "duration_ms": int((time.monotonic() - started) * 1000),
         }
         if isinstance(asked, Failure):
-            return self._identity(_UNREPORTED).failed(asked, sent=True, **spent)
+            return self._priced(self._identity(_UNREPORTED).failed(asked, sent=True, **spent))
         answer, version = asked
         reading = checked(answer.as_reading(), text, context, unknown_fields=answer.has_unknown_fields())
-        return self._identity(version).answer(reading, **spent)
+        return self._priced(self._identity(version).answer(reading, **spent))
 
     async def _ask(self, turn: str, usage: RunUsage) -> tuple[ModelAnswer, str] | Failure:
         """The model's answer and its version, or why there is none."""
@@ -114,6 +115,13 @@ class ModelClassifier:
         except _LIBRARY_ERRORS as error:
             return _word(error)
         return result.output, _safe_name(result.response.model_name)
+
+    def _priced(self, classification: Classification) -> Classification:
+        """The same with what it cost, where the settings state a price and the provider reported tokens."""
+        tokens = classification.input_tokens, classification.output_tokens
+        if self._price is None or not any(tokens):
+            return classification
+        return classification.model_copy(update={"cost_micros": self._price.cost_micros(*tokens), "cost_currency": self._price.currency})
 
     def _identity(self, version: str) -> Identity:
         return Identity(

@@ -44,7 +44,7 @@ class RotationStep(Shape):
     done: bool = Field(description="No key of a customer is left under an older wrapping key.")
 
 
-@router.get("", summary="The master key that protects what is personal", responses={200: {"model": MasterKeyView}})
+@router.get("", summary="The master key that protects what is personal", responses={200: {"model": MasterKeyView}, **errors()})
 async def show(call: TheCall) -> Response:
     """By its name, and how far a rotation is."""
     async with call.begin(Role.OPERATOR, Role.AUDITOR) as connection:
