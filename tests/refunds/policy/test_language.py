@@ -119,8 +119,8 @@ def test_more_refunds_of_one_payment_than_the_limit_are_looked_at(facts: Build) 
     ("part", "values", "name"),
     [
         ("customer", {"refunds": 21, "orders": 100, "share_refunded_percent": 21}, "refunds_number"),
-        ("customer", {"requests_hour": 10}, "velocity"),
-        ("customer", {"requests_day": 25}, "velocity"),
+        ("customer", {"requests_hour": 20}, "velocity"),
+        ("customer", {"requests_day": 50}, "velocity"),
         ("payment", {"customer_matches": False}, "mismatch"),
         ("payment", {"failed_checks": ("cvc",)}, "mismatch"),
     ],
@@ -135,7 +135,7 @@ def test_each_signal_of_fraud_means_a_person_and_never_denies(facts: Build, part
     ("part", "values"),
     [
         ("customer", {"refunds": 20, "orders": 100, "share_refunded_percent": 20}),
-        ("customer", {"requests_hour": 9, "requests_day": 24}),
+        ("customer", {"requests_hour": 19, "requests_day": 49}),
         ("payment", {"customer_matches": True, "country": "DE", "country_matches": False}),  # the sample does not look at countries
         ("payment", {"customer_matches": None, "country_matches": None}),
     ],
@@ -466,7 +466,7 @@ WINDOWS = "# How long after delivery a refund"
         ),
         (changed(("[manager]", "[manager, manager]")), "review.managers.specialists.1", "manager is there twice"),
         (changed(("[manager]", "[fraud and manager]")), "review.managers.specialists.0", "would be read as several"),
-        (changed(("requests_per_hour_above: 10", "requests_per_hour_above: 30")), "fraud.requests_per_hour_above", "(30) is above"),
+        (changed(("requests_per_hour_above: 20", "requests_per_hour_above: 60")), "fraud.requests_per_hour_above", "(60) is above"),
         (changed(("[customer, checks]", "[customer, customer]")), "fraud.mismatches.1", "customer is there twice"),
         (changed(("confidence_to_review: 20", "confidence_to_review: 90")), "reading.confidence_to_review", "(90) is above"),
         (changed(("  refunds_per_payment: 3\n", "  when_exceeded: deny\n")), "payments.when_exceeded", "no limit that could be exceeded"),

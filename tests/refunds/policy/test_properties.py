@@ -96,8 +96,8 @@ customers = st.builds(
     share_refunded_percent=st.none() | st.integers(0, 100),
     amount_today=st.integers(0, 20_000),
     refunds_week=st.integers(0, 5),
-    requests_hour=st.sampled_from([0, 0, 9, 10]),
-    requests_day=st.sampled_from([0, 24, 25]),
+    requests_hour=st.sampled_from([0, 0, 19, 20]),
+    requests_day=st.sampled_from([0, 49, 50]),
 )
 readings = st.builds(
     ReadingFacts,

@@ -114,7 +114,7 @@ def test_signals_of_fraud_mean_a_person(facts: Build) -> None:
         {"payment": {"risk_level": "elevated"}},
         {"customer": {"account_age_days": 6}},
         {"customer": {"share_refunded_percent": 51}},
-        {"customer": {"requests_hour": 10}},
+        {"customer": {"requests_hour": 20}},
         {"payment": {"customer_matches": False}},
     ):
         assert needs(judge(facts(**parts)))[1] == "reviewer", parts
