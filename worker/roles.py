@@ -108,10 +108,10 @@ async def make_workers(client: Client | None, parts: Parts, roles: Sequence[Work
         workers.append(_worker(client, QUEUE_PAYMENTS, grace, activities=activities))
     if WorkerRole.CLASSIFY in roles:
         database = await parts.database(WorkerRole.CLASSIFY)
-        classifier = make_classifier(parts.settings)
-        parts.stack.push_async_callback(classifier.aclose)
         if database.vault is None:
             raise KeysMissing("the classify role needs a master key, because it reads what customers write: set REFUNDS_TEXT_KEY")
+        classifier = make_classifier(parts.settings)
+        parts.stack.push_async_callback(classifier.aclose)
         step = Classify(Classifying(database, Texts(parts.clock)), classifier)
         workers.append(_worker(client, QUEUE_CLASSIFY, grace, activities=[step.classify]))
     if WorkerRole.REFUNDS in roles:
