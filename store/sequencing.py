@@ -120,6 +120,7 @@ class Sequencer:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._edge = Frontier()
+        self._head = EMPTY_ROOT  # the entry that the edge ends with: a database that was put back may have as many entries, and others
 
     async def once(self, *, everywhere: bool) -> Batch:
         """Number one batch; ``everywhere`` looks at all rows and not only at the newest. Raises ``STORE_UNAVAILABLE`` and :class:`Inconsistent`."""
@@ -136,11 +137,11 @@ class Sequencer:
             rows, gaps = await self._choose(connection, after=newest if behind is None else min(behind - 1, newest))
             if not rows:
                 return Batch(gaps=gaps)
-            edge = (await self._edge_at(connection, seq)).copy()
+            edge = (await self._edge_at(connection, seq, previous)).copy()
             entries, made = _chained(rows, seq, previous, edge)
             await _add(connection, rows, entries, made)
             points.writes("sequenced")
-        self._edge = edge
+        self._edge, self._head = edge, entries[-1].hash
         return Batch(len(rows), {row.type for row in rows}, gaps)
 
     async def _first_passed_over(self) -> int | None:
@@ -173,13 +174,13 @@ class Sequencer:
             after = page[-1].id
         return chosen, [Gap(refund, due[refund]) for refund, rows in waiting.items() if rows]
 
-    async def _edge_at(self, connection: AsyncConnection, size: int) -> Frontier:
+    async def _edge_at(self, connection: AsyncConnection, size: int, head: bytes) -> Frontier:
         """The right edge of the tree over what is numbered: as it was left, or read anew when somebody else has gone on."""
-        if self._edge.size != size:
+        if (self._edge.size, self._head) != (size, head):
             peaks = merkle.peaks_of((0, size))
             hash_of = await read_nodes(connection, [(0, size)])
             try:
-                self._edge = Frontier(size, [hash_of(node) for node in peaks])
+                self._edge, self._head = Frontier(size, [hash_of(node) for node in peaks]), head
             except KeyError as error:
                 raise Inconsistent(f"the tree has no node {error.args[0]}, although {size} entries are numbered") from None
         return self._edge

@@ -218,6 +218,22 @@ async def test_a_second_sequencer_goes_on_where_the_first_one_was(ledger: Chaine
     assert (await ledger.judged()).checkpoint.size == 28
 
 
+async def test_a_sequencer_that_lives_on_while_the_database_is_put_back_forgets_what_it_knew(ledger: Chained) -> None:
+    first, second = ledger.sequencer(), ledger.sequencer()
+    await ledger.enter(20)
+    await ledger.numbered(first)
+    ledger.spoil("DELETE FROM ledger WHERE id IN (SELECT ledger_id FROM ledger_entries WHERE seq > 16)")
+    ledger.spoil("DELETE FROM ledger_entries WHERE seq > 16")
+    await ledger.enter(4, text="other")
+    await ledger.numbered(second)
+    await ledger.enter(12)
+    assert await ledger.numbered(first) == 12
+
+    await ledger.signed()
+    for seq in range(1, 33):
+        await ledger.judged_proof(seq)
+
+
 async def test_a_tree_that_has_lost_a_node_is_not_added_to(ledger: Chained) -> None:
     await ledger.enter(40)
     await ledger.numbered()
