@@ -96,15 +96,17 @@ def _seal(key: bytes, content: Mapping[str, Any]) -> str:
     return hmac.digest(key, plain.encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
-def order_without_person(body: Mapping[str, Any], customer: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """An order's body reduced to what was paid for what part of it: amounts, counts, taxes, categories and times; and the new names of its lines.
+def order_without_person(body: Mapping[str, Any], customer: str, names: dict[str, str]) -> dict[str, Any]:
+    """An order's body reduced to what was paid for what part of it: amounts, counts, taxes, categories and times.
 
-    Lines are named by their place. What was bought, and the merchant's and the processor's ids of the customer, are left out.
+    Lines are named by numbers: ``names`` are those they have in other versions of the order, and is added to. What is reduced already stays as it is. What was
+    bought, and the merchant's and the processor's ids of the customer, are left out.
     """
-    names = {line["id"]: str(place) for place, line in enumerate(body.get("lines", ()), 1)}
+    for line in body.get("lines", ()):
+        names.setdefault(line["id"], str(len(names) + 1))
     lines = [line | {"id": names[line["id"]]} | ({"title": ""} if "title" in line else {}) for line in body.get("lines", ())]
     paid = [{name: value for name, value in payment.items() if name != "processor_customer"} for payment in body.get("payments", ())]
-    return {**body, "customer_id": customer, "lines": lines, "payments": paid}, names
+    return {**body, "customer_id": customer, "lines": lines, "payments": paid}
 
 
 def details_without_person(details: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

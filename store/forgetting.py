@@ -133,19 +133,17 @@ def _ids_of(table: Any, customer_id: str) -> Any:
 
 
 async def _remove(connection: AsyncConnection, customer_id: str, *, known: bool, at: datetime) -> dict[str, int]:
-    """Take away what leads to the person; how much of each kind there was. Of one who is not ``known`` any more only what was written since can be left."""
+    """Take away what leads to the person; how much of each kind there was.
+
+    Of one who is not ``known`` any more only what was on its way then can be left: it is looked for in the same way, and what is reduced already stays as it is.
+    """
     keys = await connection.execute(delete(customer_keys).where(customer_keys.c.customer_id == customer_id))
     sealed = await connection.execute(delete(texts).where(texts.c.customer_id == customer_id))
-    removed = {"keys": keys.rowcount, "texts": sealed.rowcount, "orders": 0}
-    if not known:
-        return removed
-    await connection.execute(
-        update(customers)
-        .where(customers.c.id == customer_id)
-        .values(ref_lookup=None, ref_sealed=None, account_created_at=None, forgotten_at=at)
-    )
+    if known:
+        gone = {"ref_lookup": None, "ref_sealed": None, "account_created_at": None, "forgotten_at": at}
+        await connection.execute(update(customers).where(customers.c.id == customer_id).values(gone))
     of_customer = orders.c.customer_id == customer_id
-    its_orders = [dict(row) for row in (await connection.execute(select(orders).where(of_customer).order_by(orders.c.id))).mappings()]
+    its_orders = (await connection.execute(select(orders).where(of_customer).order_by(orders.c.id))).mappings().all()
     named = await _reduce_orders(connection, customer_id, its_orders)
     await _reduce_requests(connection, customer_id, named)
     its_payments = select(payments.c.processor_payment).join(orders, orders.c.id == payments.c.order_id).where(of_customer)
@@ -159,22 +157,24 @@ async def _remove(connection: AsyncConnection, customer_id: str, *, known: bool,
     await connection.execute(
         update(discrepancies).where(discrepancies.c.payment_id.in_(named_here), discrepancies.c.note.is_not(None)).values(note=None)
     )
-    return removed | {"orders": len(its_orders)}
+    whole = [order for order in its_orders if order["ref_lookup"] is not None or order["body_sealed"] is not None]
+    return {"keys": keys.rowcount, "texts": sealed.rowcount, "orders": len(whole)}
 
 
 async def _reduce_orders(connection: AsyncConnection, customer_id: str, its_orders: Sequence[Row]) -> dict[str, dict[str, str]]:
-    """Reduce orders and their versions to what the accounts need; the new names of each order's lines."""
-    names: dict[str, dict[str, str]] = {}
-    for order in its_orders:
-        body, names[order["id"]] = order_without_person(order["body"], customer_id)
-        await connection.execute(
-            update(orders).where(orders.c.id == order["id"]).values(ref_lookup=None, ref_sealed=None, body=body, body_sealed=None)
-        )
+    """Reduce orders and their versions to what the accounts need; the new names of each order's lines, which are the same in all of its versions."""
+    names: dict[str, dict[str, str]] = {order["id"]: {} for order in its_orders}
     versions = select(order_versions).where(order_versions.c.order_id.in_(list(names)))
-    for version in (await connection.execute(versions)).mappings().all():
-        body, _ = order_without_person(version["body"], customer_id)
-        key = (order_versions.c.order_id == version["order_id"], order_versions.c.version == version["version"])
-        await connection.execute(update(order_versions).where(*key).values(body=body, body_sealed=None))
+    for version in (await connection.execute(versions.order_by(order_versions.c.order_id, order_versions.c.version))).mappings().all():
+        body = order_without_person(version["body"], customer_id, names[version["order_id"]])
+        if body != version["body"] or version["body_sealed"] is not None:
+            key = (order_versions.c.order_id == version["order_id"], order_versions.c.version == version["version"])
+            await connection.execute(update(order_versions).where(*key).values(body=body, body_sealed=None))
+    for order in its_orders:
+        body = order_without_person(order["body"], customer_id, names[order["id"]])
+        if body != order["body"] or order["body_sealed"] is not None or order["ref_lookup"] is not None:
+            reduced = {"ref_lookup": None, "ref_sealed": None, "body": body, "body_sealed": None}
+            await connection.execute(update(orders).where(orders.c.id == order["id"]).values(reduced))
     return names
 
 

@@ -31,7 +31,8 @@ DETAILS: dict[str, Any] = {
 def test_an_order_keeps_what_its_lines_come_to_and_not_what_they_are() -> None:
     whole = Order.model_validate(ORDER).model_dump(mode="json")
 
-    left, names = order_without_person(whole, "cu_1")
+    names: dict[str, str] = {}
+    left = order_without_person(whole, "cu_1", names)
 
     before, after = Order.model_validate(whole), Order.model_validate(left)
     came_to = [[(part.amount, part.tax, part.discount) for part in weigh(order)[0]] for order in (before, after)]
@@ -40,7 +41,18 @@ def test_an_order_keeps_what_its_lines_come_to_and_not_what_they_are() -> None:
     assert (after.currency, after.categories, [p.id for p in after.payments]) == ("USD", ("household",), ["pi_1"])
     assert not [word for word in ("c-1", "mug", "Mug", "Ann", "card", "cus_ann") if word in str(left)]
     assert names == {"blue-mug": "1", "card": "2"}
-    assert order_without_person(left, "cu_1")[0] == left, "again it stays as it is"
+    assert order_without_person(left, "cu_1", {}) == left, "again it stays as it is"
+
+
+def test_a_line_has_one_name_in_all_versions_of_its_order() -> None:
+    names: dict[str, str] = {}
+    first, second = ({"lines": [{"id": line} for line in lines], "payments": []} for lines in (("mug", "card"), ("card", "bag")))
+
+    left = [order_without_person(body, "cu_1", names) for body in (first, second)]
+
+    assert [[line["id"] for line in body["lines"]] for body in left] == [["1", "2"], ["2", "3"]]
+    again: dict[str, str] = {}
+    assert [order_without_person(body, "cu_1", again) for body in left] == left
 
 
 def test_a_request_keeps_which_lines_by_their_new_names_and_that_the_customer_was_made_sure_of() -> None:
