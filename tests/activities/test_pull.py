@@ -17,7 +17,9 @@ from refunds.messages import PullInput
 from refunds.orders import Order
 from refunds.people import Actor
 from refunds.pulls import ListedPayment, PaymentPage
+from refunds.settings import Settings
 from store import orders, pulling
+from store.db import connect
 from store.pulling import Pull, Pulling
 from tests.activities.shop import Shop, Tampered, opening
 from tests.conftest import FreshDatabase, Sandbox
@@ -388,3 +390,33 @@ async def test_a_word_that_no_column_takes_makes_its_payment_unreadable_and_not_
     assert (pull.phase, pull.payments) == ("making", 2)
     await puller.store.make(pull)
     assert await puller.said(pull) == {"pi_odd": ("error", "PAYMENT_UNREADABLE"), "pi_fine": ("created", None)}
+
+
+async def test_without_a_master_key_a_pull_waits_and_says_which_setting_is_missing(puller: Puller, database: FreshDatabase) -> None:
+    await puller.paid("order-1", "anna")
+    pull = await puller.asked()
+    without = connect(database.url("refunds_payments"), puller.shop.clock, Settings(), name="no-key")
+
+    with pytest.raises(ApplicationError, match="no master key") as told:
+        await ActivityEnvironment().run(PullOrders(Pulling(without), puller.shop.processor).pull, PullInput(pull.id))
+
+    assert told.value.next_retry_delay is not None
+    stands = await puller.store.read(pull.id)
+    assert (stands.pages, stands.is_over) == (0, False)
+    assert "set REFUNDS_TEXT_KEY" in (stands.last_error or "")
+    await without.close()
+    assert (await puller.carried(await puller.store.read(pull.id))).is_over
+
+
+async def test_what_is_pulled_stands_nowhere_in_the_clear(puller: Puller) -> None:
+    await puller.paid("zqorder-1", "zqcustomer")
+    await puller.paid("zqorder-2", None)
+
+    pull, _ = await puller.pulled()
+
+    for table in ("pulled_payments", "orders", "order_versions", "customers", "ledger"):
+        stored = str(await puller.shop.query(f"SELECT t::text FROM {table} t"))
+        assert "zqorder" not in stored and "zqcustomer" not in stored and b"zqorder".hex() not in stored, table
+    async with puller.shop.api.begin() as connection:
+        shown = await pulling.report(connection, pull.id, outcome=None, after=None, limit=9)
+    assert sorted(row["order_ref"] for row in shown) == ["zqorder-1", "zqorder-2"]
