@@ -101,9 +101,9 @@ async def decide(
     world: World, group: AcceptedGroup, actor: Any, verdict: str = "approve", named: dict[str, str | None] | None = None
 ) -> list[bool]:
     async with world.api.begin() as connection:
-        recorded = await deciding_groups.record_reviews(
-            connection, world.clock, group_id=group.id, actor=actor, verdict=verdict, terms=terms(world, group) if named is None else named
-        )
+        seen = terms(world, group) if named is None else named
+        given = {"group_id": group.id, "actor": actor, "verdict": verdict, "terms": seen, "reason": "looked at it"}
+        recorded = await deciding_groups.record_reviews(connection, world.clock, **given)
     return [one.replayed for one in recorded]
 
 
