@@ -62,11 +62,11 @@ async def make(
 ) -> int | None:
     """Sign what is numbered, and have a copy sent to each target; returns how many entries are signed.
 
-    ``None`` when there is nothing new to sign (unless ``again``), or another one is at work. Raises :class:`store.sequencing.Inconsistent` when what is stored
+    ``None`` when there is nothing new to sign (unless ``again``), and 0 when another one is at work. Raises :class:`store.sequencing.Inconsistent` when what is stored
     contradicts what was signed before: then nothing is signed.
     """
     if not (await connection.execute(select(func.pg_try_advisory_xact_lock(LOCK)))).scalar_one():
-        return None
+        return 0
     size = (await connection.execute(select(func.coalesce(func.max(ledger_entries.c.seq), 0)))).scalar_one()
     last = await newest_checkpoint(connection)
     origin, names = keys[0].name, [key.vkey for key in keys]

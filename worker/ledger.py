@@ -44,6 +44,7 @@ class Keeper:
         self._everywhere_at = 0.0
         self._signed_at: float | None = None
         self._copied_at = 0.0
+        self._asked = False
         self._gaps: set[Gap] = set()
         self._told: dict[str, float] = {}
 
@@ -79,21 +80,24 @@ class Keeper:
             self._everywhere_at = time.monotonic()
             await self._look_at_gaps(set(batch.gaps))
             await self._look_at_lag()
-        await self._sign(asked=checkpoints.REQUESTED in batch.types)
+        self._asked |= checkpoints.REQUESTED in batch.types
+        await self._sign()
         if time.monotonic() - self._copied_at >= _COPY_EVERY_S:
             self._copied_at = time.monotonic()
             await self._copy()
         return batch.numbered
 
-    async def _sign(self, *, asked: bool) -> None:
+    async def _sign(self) -> None:
         """Sign when somebody asked, and at intervals; the first time at once, because nobody knows for how long nobody has."""
         since = None if self._signed_at is None else time.monotonic() - self._signed_at
-        if not asked and since is not None and since < self._settings.ledger_checkpoint_every_s:
+        if not self._asked and since is not None and since < self._settings.ledger_checkpoint_every_s:
             return
         async with self._database.begin() as connection:
             now = self._database.clock.now()
-            size = await checkpoints.make(connection, now, keys=self._keys, targets=self._settings.ledger_targets, again=asked)
-        self._signed_at = time.monotonic()
+            size = await checkpoints.make(connection, now, keys=self._keys, targets=self._settings.ledger_targets, again=self._asked)
+        if size == 0:
+            return  # in the next round, then
+        self._signed_at, self._asked = time.monotonic(), False
         if size is not None:
             log.info("checkpoint_made", size=size)
 

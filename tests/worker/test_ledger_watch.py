@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from pydantic import SecretStr
 
+from refunds import points
 from refunds.settings import Settings
 from store import grants
+from store.sequencing import LOCK
 from tests.conftest import FreshDatabase
 from tests.store.chained import ORIGIN, Chained
 from tests.worker.test_ledger import SEEDS
@@ -111,6 +114,40 @@ async def test_an_error_that_nobody_foresaw_is_told_by_its_kind_and_the_role_goe
     [told] = notices(chained)
     assert (told["kind"], told["why"]) == ("ledger_inconsistent", "DataError")
     assert chained.rows("SELECT count(*) FROM ledger_entries") >= [(3,)]
+
+
+async def test_a_checkpoint_that_was_asked_for_is_made_though_another_one_was_at_work_just_then(
+    chained: Chained, database: FreshDatabase
+) -> None:
+    copier = Copier(timedelta(seconds=1))
+    keeper = Keeper(chained.pool(grants.LEDGER), SETTINGS.model_copy(update={"ledger_checkpoint_every_s": 3_600}), copier)
+    await chained.enter()
+    await keeper.once()
+    await chained.enter(type_="checkpoint_requested")
+    assert await keeper.once() == 2, "with the entry that names the log's keys"
+    assert chained.rows("SELECT max(size) FROM ledger_checkpoints") == [(3,)]
+
+    await chained.enter(type_="checkpoint_requested")
+    with database.connect(grants.LEDGER) as other:
+        async with at_work_between(other):
+            await keeper.once()
+        assert chained.rows("SELECT max(size) FROM ledger_checkpoints") == [(3,)]
+    await keeper.once()
+    assert chained.rows("SELECT max(size) FROM ledger_checkpoints") == [(4,)]
+    await copier.close()
+
+
+@asynccontextmanager
+async def at_work_between(other: psycopg.Connection) -> AsyncIterator[None]:
+    """Another sequencer takes the lock right after a batch was numbered, and has it until the block ends."""
+
+    async def taking(point: str) -> None:
+        if point == "after:sequenced":
+            other.execute("SELECT pg_advisory_lock(%s)", (LOCK,))
+
+    with points.watched_by(taking):
+        yield
+    other.execute("SELECT pg_advisory_unlock(%s)", (LOCK,))
 
 
 async def test_nothing_is_told_of_a_ledger_that_keeps_up(chained: Chained, keeper: Keeper) -> None:
