@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from refunds.clock import parse_rfc3339, rfc3339
 from refunds.processor import MANUAL, MISSING, DisputeState, PaymentState, PaymentStatus, ProcessorRefund, RefundState
 from store import flows
+from store.changes import SYSTEM, enter
 from store.sql import Query, Row
 from store.tables import payment_snapshots, payments, processor_binding
 
@@ -145,9 +146,9 @@ class WrongAccount(RuntimeError):
 
 async def bind(connection: AsyncConnection, *, processor: str, account: str, mode: str, at: datetime) -> None:
     """Bind the database to one processor account and mode for ever, or raise :class:`WrongAccount` when it is bound to another."""
-    await connection.execute(
-        insert(processor_binding).values(processor=processor, account=account, mode=mode, bound_at=at).on_conflict_do_nothing()
-    )
+    new = insert(processor_binding).values(processor=processor, account=account, mode=mode, bound_at=at).on_conflict_do_nothing()
+    if (await connection.execute(new)).rowcount:
+        await enter(connection, "processor_bound", at, actor=SYSTEM, processor=processor, account=account, mode=mode)
     bound = (await connection.execute(select(processor_binding).where(processor_binding.c.processor == processor))).one()
     if (bound.account, bound.mode) != (account, mode):
         raise WrongAccount(

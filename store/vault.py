@@ -17,6 +17,7 @@ from sqlalchemy import select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from store.changes import SYSTEM, enter
 from store.master_keys import KeysMissing, MasterKeys
 from store.sealing import Unreadable, derived, keyed, new_key, seal, unseal
 from store.tables import sealing_keys
@@ -128,7 +129,9 @@ class Vault:
 
     async def _made(self, connection: AsyncConnection, at: datetime) -> list[Mapping[Any, Any]]:
         made = [{"purpose": purpose, **await self.wrapped(purpose, 1, new_key()), "created_at": at} for purpose in (LOOKUP, WRAPPING)]
-        await connection.execute(insert(sealing_keys).on_conflict_do_nothing(), made)
+        added = insert(sealing_keys).on_conflict_do_nothing().returning(sealing_keys.c.purpose)
+        if purposes := sorted((await connection.execute(added, made)).scalars()):
+            await enter(connection, "sealing_keys_made", at, actor=SYSTEM, master=self.masters.current, purposes=purposes)
         return await _rows(connection)
 
     async def reload(self, connection: AsyncConnection) -> Keys:

@@ -18,12 +18,14 @@ from typer.core import TyperGroup
 
 from cli import ledger_view
 from cli.client import Api, segment
+from cli.commands import periods
 from cli.connection import addresses, home
 from cli.options import Json, RefundId
 from cli.output import Output
 from cli.problems import Exit, Misused, Problem
 from refunds.clock import SystemClock
 from refunds.ledger import files, verifier
+from refunds.ledger.period_verifier import verify_period
 
 PAGE = 1_000
 SAY_EVERY_S = 1.0
@@ -135,10 +137,16 @@ def export(out_file: Annotated[Path, typer.Option("--out", "-o", metavar="FILE",
     out.say(f"{size} entries are in {out_file}. To verify it: refunds ledger verify {out_file} --key KEY")
 
 
+ledger.command()(periods.period)
+
+
 @ledger.command()
 def verify(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="An export or a proof. Without one the database itself is verified.")
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]", help="An export, a proof, or the directory of a period. Without one the database itself is verified."
+        ),
     ] = None,
     keys: Keys = None,
     kept: Checkpoints = None,
@@ -156,7 +164,9 @@ def verify(
     try:
         trusted = [verifier.read_key(key) for key in keys]
         held = verifier.keep((note for path in kept or [] for note in verifier.split_notes(path.read_bytes())), trusted)
-        report = verifier.verify_file(file, trusted, held, SystemClock().now(), seq)
+        now = SystemClock().now()
+        whole = file.is_dir() and seq is None
+        report = verify_period(file, trusted, held, now) if whole else verifier.verify_file(file, trusted, held, now, seq)
     except verifier.Wrong as wrong:
         if as_json:
             Output(as_json).json({"verified": False, "kind": wrong.kind, "entry": wrong.seq, "what": str(wrong)})
