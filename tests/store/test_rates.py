@@ -11,6 +11,7 @@ from refunds.errors import Code, RefundError
 from refunds.policy import sample_policy_text
 from refunds.rates import Rate
 from store import rates
+from tests.policies import without_limits
 from tests.store.world import World, denied
 
 NAMED = "\nbase_currency: USD\n"
@@ -179,7 +180,7 @@ async def test_refunds_made_without_us_count_by_the_rate_of_their_time(world: Wo
 
 
 async def test_without_a_base_currency_the_second_currency_of_a_day_is_a_persons(world: World) -> None:
-    await world.policy(sample_policy_text().replace(NAMED, "\n").replace("\nrates_at_most_days_old: 7\n", "\n"))
+    await world.policy(without_limits().replace(NAMED, "\n").replace("\nrates_at_most_days_old: 7\n", "\n"))
     assert (await asked(world, 1, "EUR", 500))[1] == "approved"
     assert (await asked(world, 2, "EUR", 500))[1] == "approved"
 
