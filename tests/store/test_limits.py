@@ -1,6 +1,7 @@
 """Limits over time on real PostgreSQL: taken once, given back where it was taken, and exact however many ask at once (promise P5)."""
 
 import asyncio
+import itertools
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -15,9 +16,11 @@ from refunds.money import Money
 from refunds.people import Actor, PrincipalKind, Role
 from refunds.processor import NotSent, ProcessorRefund, RefundState, Refused
 from refunds.rates import Rate
-from store import controls, rates
+from store import controls, grants, rates
 from store import limits as store_limits
+from store.db import connect
 from store.operations import Attempt, Operation
+from store.progress import Steps
 from tests.policies import with_limits
 from tests.store.world import World
 
@@ -62,13 +65,18 @@ async def sent(world: World, refund: str) -> tuple[Operation, Attempt]:
     return await world.attempted(refund)
 
 
-async def test_twenty_racing_requests_of_which_one_fits_make_one(world: World) -> None:
+async def test_twenty_racing_requests_in_two_processes_of_which_one_fits_make_one(world: World) -> None:
     await world.policy(with_limits(f"name: all_hour, who: everyone, amount: 45.00, window: 1h, {DENY}"))
     await shop(world, 20)
     first, _ = await asked(world, 0, amount=2_500)
     ids = [await world.accept(world.request(order_id=f"order-{n}", customer_id=f"customer-{n}", amount=2_000)) for n in range(20)]
 
-    quoted = await asyncio.gather(*(world.steps.prepare(refund) for refund in ids))
+    other = connect(world.database.url(grants.WORKER), world.clock, world.settings, name="another process")
+    processes = itertools.cycle((world.steps, Steps(other, world.settings)))
+    # All connections are open before they race, or the first would be done before the last begins.
+    await asyncio.gather(*(next(processes).payment_to_read(refund) for refund in ids))
+    quoted = await asyncio.gather(*(next(processes).prepare(refund) for refund in ids))
+    await other.close()
 
     assert Counter((s.status, s.code) for s in quoted) == {("approved", ""): 1, ("denied", "LIMIT_EXCEEDED"): 19}
     assert used(world) == (2, 4_500)
