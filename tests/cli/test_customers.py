@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.commands import customers
-from tests.cli.conftest import FakeApi, Runner
+from tests.cli.conftest import FakeApi, Runner, refund
 
 ERASED: dict[str, Any] = {
     "id": f"era_{'0' * 26}",
@@ -146,3 +146,15 @@ def test_periods_are_shown_and_applied(api: FakeApi, refunds: Runner) -> None:
     assert ran.err.strip() == "Taken away: 7 messages."
     assert counted.err.strip() == "Has had its time: 2 messages."
     assert [body for _, body in api.sent("POST")] == [{"dry_run": False}] * 2 + [{"dry_run": True}]
+
+
+def test_a_refund_of_a_forgotten_customer_is_shown_as_such(api: FakeApi, refunds: Runner) -> None:
+    gone = refund(customer_id=None, order_id=None, customer_forgotten_at="2026-03-01T10:00:00.000000Z", status="succeeded", final=True)
+    api.on("GET", f"/v1/refunds/{gone['id']}", (200, gone))
+    api.on("GET", "/v1/refunds", (200, {"refunds": [gone], "next_cursor": None}))
+
+    shown, listed = refunds("show", gone["id"]), refunds("list")
+
+    assert shown.code == listed.code == 0, shown.err + listed.err
+    assert "forgotten 2026-03-01T10:00:00.000000Z" in shown.out
+    assert gone["id"] in listed.out and "None" not in listed.out
