@@ -1,6 +1,7 @@
 """Forgetting a customer over the API: what goes, what stays, what is refused, and what is written down outside the database first."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -281,3 +282,23 @@ async def test_what_was_done_is_on_the_list_without_the_person(api: Api, listed:
     read = read_line(line, signing(api))
     assert (read.id, read.customer, read.reason, read.reference) == (erased["id"], erased["customer"], "customer_asked", "DSR-17")
     assert MARK not in line and order["order_id"] not in line
+
+
+async def test_an_order_wide_refund_of_the_forgotten_is_shown_with_its_figures(api: Api) -> None:
+    goods = [{"id": MARK, "title": MARK, "amount": 15_000}]
+    cards = [{"id": f"pi_forgotten{n}", "amount": amount, "currency": "USD"} for n, amount in enumerate((10_000, 5_000))]
+    order = await api.order(payments=cards, lines=goods)
+    body = api.asked(order, amount=15_000, metadata={MARK: MARK}, message=MARK)
+    made = (await api.call("POST", "/v1/refund-groups", await api.shop(), body, Idempotency_Key="group")).json()
+    assert (await api.call("POST", f"/v1/refund-groups/{made['id']}/withdrawal", await api.shop(), {})).status_code == 200
+    before = (await api.call("GET", f"/v1/refund-groups/{made['id']}", await api.reviewer())).json()
+
+    assert (await forget(api, order["customer_id"])).status_code == 200
+
+    after = (await api.call("GET", f"/v1/refund-groups/{made['id']}", await api.reviewer())).json()
+    assert (after["customer_id"], after["order_id"]) == (None, None)
+    assert after["customer_forgotten_at"] is not None
+    same = ("allocation", "sums", "final", "asked")
+    assert {name: after[name] for name in same} == {name: before[name] for name in same}
+    assert MARK not in await everything(api) and MARK not in json.dumps(after)
+    assert (await api.call("GET", "/v1/refund-groups", await api.reviewer())).status_code == 200
