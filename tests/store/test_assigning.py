@@ -9,6 +9,7 @@ from refunds.people import PrincipalKind, Role
 from store import assigning
 from store.decisions import Recorded
 from tests.store.approvals import MANAGERS, TEAM, approving, decide, refused
+from tests.store.test_groups import one_before_review
 from tests.store.world import World
 
 
@@ -120,3 +121,15 @@ async def test_what_waits_for_no_review_is_given_to_nobody(world: World, reviewe
         await assign(world, reviewed, "bob")
 
     assert refusal.value.code is Code.NOT_AWAITING_REVIEW
+
+
+async def test_what_was_moved_stays_where_it_is_when_its_time_begins_anew(world: World) -> None:
+    _, waits, _ = await one_before_review(world)
+    await assign(world, waits, "mia", "managers")
+
+    world.clock.at = world.row(waits)["review_by"]
+    await world.steps.pass_deadline(waits)
+
+    now = world.row(waits)
+    assert [e["type"] for e in world.ledger(waits)][-1] == "review_time_anew"
+    assert (now["rung"], now["queue"], now["assigned_to"]) == (0, "managers", world.mia.principal_id)
