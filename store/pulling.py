@@ -5,8 +5,6 @@ transaction, so nothing is half done, and a pull that is repeated finds everythi
 """
 
 import json
-import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
@@ -23,9 +21,9 @@ from refunds.ids import Prefix, new_id
 from refunds.orders import Order
 from refunds.people import Actor
 from refunds.processor import STRIPE
-from refunds.pulls import UNWRITABLE, Judgement, KnownOrder, ListedPayment, PaymentPage, PullOutcome, PullPhase, judge_alone, judge_together
+from refunds.pulls import Judgement, KnownOrder, ListedPayment, PaymentPage, PullOutcome, PullPhase, judge_together
 from refunds.settings import Settings
-from store import halts, identifiers
+from store import halts, identifiers, pulled
 from store.changes import SYSTEM, enter
 from store.db import Database
 from store.identifiers import KEY_COLUMNS
@@ -35,9 +33,6 @@ from store.tables import customer_keys, customers, order_pulls, orders, payments
 
 EVERYTHING = datetime(1970, 1, 1, tzinfo=UTC)
 """Since when a pull reads unless it is told."""
-
-_ORDERS_A_STEP = 100
-_NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +126,7 @@ async def report(connection: AsyncConnection, pull_id: str, *, outcome: PullOutc
     if after is not None:
         query = query.where(pulled_payments.c.processor_payment > after)
     found = (await connection.execute(query.order_by(pulled_payments.c.processor_payment).limit(limit))).mappings()
-    return [{**row, "order_ref": identifiers.staged(connection, _place(row), "order", row["order_sealed"])} for row in found]
+    return [{**row, "order_ref": pulled.order_ref(connection, row)} for row in found]
 
 
 class Pulling:
@@ -160,7 +155,7 @@ class Pulling:
             now, at = await _locked(connection, pull.id), self.database.clock.now()
             if (now.phase, now.cursor) != (pull.phase, pull.cursor) or now.is_over:
                 return now
-            rows = [_row(connection, pull.id, payment) for payment in page.payments]
+            rows = [pulled.row_of(connection, pull.id, payment) for payment in page.payments]
             added = 0
             if rows:
                 adding = insert(pulled_payments).on_conflict_do_nothing().returning(pulled_payments.c.outcome)
@@ -181,7 +176,7 @@ class Pulling:
             now, at = await _locked(connection, pull.id), self.database.clock.now()
             if now.phase is not PullPhase.MAKING or now.is_over:
                 return now
-            waiting = await _waiting(connection, pull.id)
+            waiting = await pulled.waiting(connection, pull.id)
             judged = 0
             for order_ref, listed in waiting.items():
                 for payment_id, found in (await _make(connection, self.database.clock, now, order_ref, listed)).items():
@@ -244,63 +239,9 @@ async def _locked(connection: AsyncConnection, pull_id: str) -> Pull:
     return Pull.of(row)
 
 
-def _row(connection: AsyncConnection, pull_id: str, payment: ListedPayment) -> dict[str, Any]:
-    """A payment as it is kept. What no column takes is left out of its words, so that it keeps no other from being kept."""
-    judged, order_ref = judge_alone(payment), _writable(payment.order_ref) or None
-    key = {"pull_id": pull_id, "processor_payment": payment.id}
-    return key | {
-        "order_lookup": order_ref and identifiers.order_lookup(connection, order_ref),
-        "order_sealed": identifiers.stage(connection, _place(key), "order", order_ref),
-        "customer_sealed": None if judged is not None else identifiers.stage(connection, _place(key), "customer", payment.customer_ref),
-        "currency": _writable(payment.currency),
-        "captured": payment.captured,
-        "raw_status": _writable(payment.raw_status),
-        "created_at": payment.created_at,
-        "outcome": judged.outcome.value if judged else None,
-        "code": judged.code.value if judged and judged.code else None,
-        "detail": judged.detail if judged else None,
-    }
-
-
-def _place(row: Row) -> str:
-    return f"{row['pull_id']}/{row['processor_payment']}"
-
-
-def _writable(word: str | None) -> str | None:
-    return word and _NO_TEXT.sub(UNWRITABLE, word)
-
-
 def _reached(page: PaymentPage) -> str | None:
     known = [payment.created_at for payment in page.payments if payment.created_at is not None]
     return rfc3339(known[-1]) if known else None
-
-
-async def _waiting(connection: AsyncConnection, pull_id: str) -> dict[str, list[ListedPayment]]:
-    """The payments of the next orders, by order and oldest first."""
-    mine = (pulled_payments.c.pull_id == pull_id, pulled_payments.c.outcome.is_(None))
-    order = pulled_payments.c.order_lookup
-    next_orders = select(order).where(*mine).distinct().order_by(order).limit(_ORDERS_A_STEP)
-    query = (
-        select(pulled_payments)
-        .where(*mine, order.in_(next_orders))
-        .order_by(order, pulled_payments.c.created_at, pulled_payments.c.processor_payment)
-    )
-    found: dict[str, list[ListedPayment]] = defaultdict(list)
-    for row in (await connection.execute(query)).mappings():
-        place = _place(row)
-        order_ref = identifiers.staged(connection, place, "order", row["order_sealed"]) or ""
-        found[order_ref].append(
-            ListedPayment(
-                id=row["processor_payment"],
-                raw_status=row["raw_status"],
-                captured=row["captured"],
-                currency=row["currency"],
-                created_at=row["created_at"],
-                order_ref=order_ref,
-                customer_ref=identifiers.staged(connection, place, "customer", row["customer_sealed"]),
-            )
-        )
-    return found
 
 
 async def _make(
