@@ -21,9 +21,9 @@ async def publish(whole: Whole, source: str) -> None:
     assert answer.status_code == 201, answer.text
 
 
-async def asked_at_once(whole: Whole, goods: list[Goods]) -> list[dict[str, object]]:
+async def asked_at_once(whole: Whole, goods: list[Goods], who: str = "bot") -> list[dict[str, object]]:
     """Ask for all of them together, and agree for the customers to whatever waits for that."""
-    answers = await asyncio.gather(*(whole.ask(one, who="bot") for one in goods))
+    answers = await asyncio.gather(*(whole.ask(one, who=who) for one in goods))
     assert {answer.status_code for answer in answers} == {201}, [answer.text for answer in answers]
     views = [answer.json() for answer in answers]
     agreed = await asyncio.gather(*(whole.agree(view["id"], "desk") for view in views if view["status"] == "awaiting_consent"))
@@ -57,3 +57,22 @@ async def test_an_agent_that_asks_as_fast_as_it_can_moves_no_more_than_the_polic
     assert isinstance(limit, dict)
     assert (limit["name"], limit["used"], limit["left"]) == ("agent_hour", MOST, 0)
     assert parse_rfc3339(limit["opens_at"]) > parse_rfc3339(str(refused["created_at"]))
+
+
+async def test_what_a_limit_holds_goes_by_itself_when_the_limit_opens(whole: Whole) -> None:
+    window_s = 10
+    await whole.hire("pacer", "agent", ("requester",), integration="help-desk")  # of whom nothing counts yet
+    pace = f"\nlimits:\n  - {{ name: pace, who: agent, refunds: 2, window: {window_s}s, taken: sent }}\n"
+    await publish(whole, POLICY.read_text() + pace)
+    try:
+        goods = [await whole.goods(EACH) for _ in range(4)]
+        views = await asked_at_once(whole, goods, "pacer")
+        ended = [await whole.until(str(view["id"]), "succeeded", within_s=90) for view in views]
+    finally:
+        await publish(whole, POLICY.read_text())
+
+    assert all(view["code"] is None for view in ended)
+    opened = sorted(parse_rfc3339(view["processor"]["operations"][0]["attempts"][0]["opened_at"]) for view in ended)
+    assert all((later - earlier).total_seconds() >= window_s for earlier, later in zip(opened, opened[2:], strict=False)), opened
+    stories = [await whole.story(str(view["id"])) for view in views]
+    assert sum("to held" in story for story in stories) == 2
