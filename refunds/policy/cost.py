@@ -32,6 +32,7 @@ STEP = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\
 """A step over a list, with the name it gives each member."""
 
 _TEXT = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'')
+_QUOTED = re.compile(r'(\b[rRbB]{1,2})?("""|\'\'\'|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\')')
 _OPERATOR = re.compile(r"[-+*/%!<>?.(\[{]|&&|\|\||==|\bin\b")
 _MAP = re.compile(r"\.\s*map\s*\(")
 _DOTTED = [one.replace(".", r"\s*\.\s*") for one in LISTS]
@@ -53,7 +54,12 @@ def too_much(condition: str) -> tuple[str, str] | None:
     """Why a condition costs more than a rule may, and what to do; ``None`` when it does not."""
     if len(condition) > LONGEST:
         return f"the condition has more than {LONGEST} characters", "Write several rules."
+    # Texts of other forms, and comments, could hide from here what the library then follows.
+    if any((len(text) == 3 and text[0] == text[1]) or "r" in prefix.lower() for prefix, text in _QUOTED.findall(condition)):
+        return "a text with three quotes, or a raw one", 'Write it plainly, a backslash doubled: "a\\\\d+".'
     text = bare(condition)
+    if "//" in text:
+        return "a comment inside the condition", "Write it in the file, after a #."
     if len(_OPERATOR.findall(text)) > MOST_OPERATORS:
         return f"the condition has more than {MOST_OPERATORS} operators", "Write several rules."
     for member, inside in _steps(text):

@@ -46,6 +46,9 @@ def test_steps_one_after_the_other_are_in_order() -> None:
         ('["x"]' + ".map(a, a + a)" * 20 + ".size() > 0", "more than one map"),
         (f"order.categories.map(a, {'+'.join(['a'] * 50)}).size() > 0", "sums inside"),
         (f"({'+'.join(['lines'] * 11)}).all(a, a.ordered > 0)", "lists of facts more than 10 times"),
+        ('request.channel.matches(r"\\") || lines.all(a, a in lines) || "" == "")', "a raw one"),
+        ("request.channel == '''chat'''", "three quotes"),
+        ("request.amount > 5 // && request.amount < 3", "a comment inside the condition"),
         ("{1:" * 180 + "1" + "}" * 180 + " == {}", "not a CEL condition"),
     ],
 )
@@ -89,3 +92,8 @@ def test_rules_that_are_each_in_order_are_told_when_all_of_them_cost_too_much() 
     with pytest.raises(PolicyError) as told:
         load_policy(sample_policy_text().rstrip() + written + "\n")
     assert [(p.path, "50 times together" in p.problem) for p in told.value.problems] == [("rules.7.when", True)]
+
+
+@pytest.mark.parametrize("text", ['"r"', "'R'", '"or r"', '"it is \\"r\\""', '"http://x"', "''"])
+def test_a_text_that_only_looks_like_a_raw_one_or_a_comment_is_a_text(text: str) -> None:
+    assert rules.faults(f"request.channel == {text}") == []
