@@ -69,8 +69,8 @@ async def step(connection: AsyncConnection, clock: Clock, *, actor: str, anew: b
         keys = await _begin(connection, clock, vault, keys, actor)
     rewrapped = await _rewrap(connection, keys, limit)
     done = rewrapped < limit
-    if done and rewrapped:
-        await enter(connection, "customer_keys_rewrapped", clock.now(), actor=actor, number=keys.newest)
+    if rewrapped:
+        await enter(connection, "customer_keys_rewrapped", clock.now(), actor=actor, number=keys.newest, count=rewrapped)
     return Stepped(vault.masters.current, keys.newest, began, rewrapped, done)
 
 

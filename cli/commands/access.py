@@ -150,7 +150,9 @@ def rotate_master(yes: Yes = False, as_json: Json = False) -> None:
     with Api() as api:
         before = api.get("/v1/master-key")
         total = before["left"] or before["customers"]
-        out.say(f"Master key {before['master']}; {total} keys of customers are to be wrapped anew" + (" (going on)." if before["left"] else "."))
+        out.say(
+            f"Master key {before['master']}; {total} keys of customers are to be wrapped anew" + (" (going on)." if before["left"] else ".")
+        )
         confirm(out, "Go on?", yes=yes)
         answer = api.post("/v1/master-key/rotation", {"anew": True})
         done = answer["rewrapped"]
