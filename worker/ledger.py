@@ -16,7 +16,7 @@ from store import checkpoints
 from store.chain import standing
 from store.changes import tell
 from store.db import Database
-from store.sequencing import BATCH, Gap, Inconsistent, Sequencer
+from store.sequencing import BATCH, Batch, Gap, Inconsistent, Sequencer
 from worker.copying import Copier, CopyFailed
 
 log = logger(__name__)
@@ -71,21 +71,25 @@ class Keeper:
 
     async def once(self) -> int:
         """One round; returns how many rows were numbered."""
-        everywhere = time.monotonic() - self._everywhere_at >= self._settings.ledger_everywhere_s
-        batch = await self._sequencer.once(everywhere=everywhere)
-        if batch.busy:
-            self._everywhere_at = time.monotonic() if everywhere else self._everywhere_at  # whoever is at work looks as well
-            return 0
-        if everywhere and batch.numbered < BATCH:
-            self._everywhere_at = time.monotonic()
-            await self._look_at_gaps(set(batch.gaps))
-            await self._look_at_lag()
+        batch = await self._sequencer.once(everywhere=False)
+        if batch.numbered < BATCH and time.monotonic() - self._everywhere_at >= self._settings.ledger_everywhere_s:
+            batch = await self._look_everywhere(batch)
         self._asked |= checkpoints.REQUESTED in batch.types
         await self._sign()
         if time.monotonic() - self._copied_at >= _COPY_EVERY_S:
             self._copied_at = time.monotonic()
             await self._copy()
         return batch.numbered
+
+    async def _look_everywhere(self, batch: Batch) -> Batch:
+        """Look at all rows, once the newest are done; what was numbered now and before."""
+        found = await self._sequencer.once(everywhere=True)
+        if found.numbered < BATCH:  # else there is more of it, and the next round goes on
+            self._everywhere_at = time.monotonic()
+        if found.numbered < BATCH and not found.busy:
+            await self._look_at_gaps(set(found.gaps))
+            await self._look_at_lag()
+        return Batch(batch.numbered + found.numbered, batch.types | found.types)
 
     async def _sign(self) -> None:
         """Sign when somebody asked, and at intervals; the first time at once, because nobody knows for how long nobody has."""

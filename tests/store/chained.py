@@ -26,6 +26,11 @@ class Chained:
     clock: FixedClock = field(default_factory=FixedClock)
     pools: dict[str, Database] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Begin with an empty record: what making a database enters is not what these tests count."""
+        if not self.rows("SELECT 1 FROM ledger_entries LIMIT 1"):
+            self.spoil("DELETE FROM ledger WHERE type = 'sealing_keys_made'")
+
     def pool(self, login: str) -> Database:
         if login not in self.pools:
             self.pools[login] = connect(self.fresh.url(login), self.clock, settings(), name="test")
