@@ -143,3 +143,5 @@ async def _seen_again(connection: AsyncConnection, at: datetime, known: Row, sho
     if reopened:
         await enter(connection, "discrepancy_reopened", at, actor=SYSTEM, discrepancy=known["id"], evidence=shown)
         await tell(connection, "discrepancy_reopened", at, discrepancy=known["id"], difference=known["kind"])
+    elif changed:
+        await enter(connection, "discrepancy_seen_otherwise", at, actor=SYSTEM, discrepancy=known["id"], evidence=shown)
