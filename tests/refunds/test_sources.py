@@ -1,5 +1,7 @@
 """Where fields come from: each is whose it is, and stays so until somebody gives another."""
 
+from typing import Any
+
 import pytest
 
 from refunds import sources
@@ -61,33 +63,38 @@ def test_a_revision_states_no_source_of_what_it_does_not_give() -> None:
 
 
 BEFORE = {"amount": "customer", "reason": "customer", "payment": "system_of_record", "currency": "customer"}
-PLAIN = {"named": (), "stated": {}, "read": (), "by_lines": False, "full": False, "by_hand": False}
+QUOTE: dict[str, Any] = {"named": (), "stated": {}, "read": (), "by_lines": False, "full": False, "by_hand": False}
+
+
+def after(before: dict[str, str], changed: dict[str, Any]) -> dict[str, str]:
+    """The sources of a quote that is like any other but for what is changed about it."""
+    return quoted(before, **(QUOTE | changed))
 
 
 def test_terms_that_are_quoted_again_keep_their_sources() -> None:
-    assert quoted(BEFORE, **PLAIN) == BEFORE | {"destination": "processor"}
+    assert after(BEFORE, {}) == BEFORE | {"destination": "processor"}
 
 
 def test_a_revision_changes_the_source_of_what_it_names_and_of_nothing_else() -> None:
-    assert quoted(BEFORE, **PLAIN | {"named": ("reason",)}) == BEFORE | {"reason": "person", "destination": "processor"}
+    assert after(BEFORE, {"named": ("reason",)}) == BEFORE | {"reason": "person", "destination": "processor"}
 
 
 def test_what_a_person_took_from_a_document_is_the_document_s() -> None:
-    after = quoted(BEFORE, **PLAIN | {"named": ("amount",), "stated": {"amount": "verified_document"}})
+    found = after(BEFORE, {"named": ("amount",), "stated": {"amount": "verified_document"}})
 
-    assert after["amount"] == "verified_document"
+    assert found["amount"] == "verified_document"
 
 
 @pytest.mark.parametrize(
     ("how", "amount"), [({"by_lines": True}, "system_of_record"), ({"full": True}, "processor"), ({"read": ("amount",)}, "model")]
 )
-def test_an_amount_that_nobody_gave_comes_from_what_told_it(how: dict[str, object], amount: str) -> None:
-    assert quoted(BEFORE, **PLAIN | how)["amount"] == amount
+def test_an_amount_that_nobody_gave_comes_from_what_told_it(how: dict[str, Any], amount: str) -> None:
+    assert after(BEFORE, how)["amount"] == amount
 
 
 def test_a_currency_that_nobody_gave_is_the_processor_s_and_a_payment_by_hand_is_known_to_the_merchant() -> None:
-    assert quoted({}, **PLAIN) == {"currency": "processor", "destination": "processor"}
-    assert quoted({}, **PLAIN | {"by_hand": True})["destination"] == "system_of_record"
+    assert after({}, {}) == {"currency": "processor", "destination": "processor"}
+    assert after({}, {"by_hand": True})["destination"] == "system_of_record"
 
 
 def test_a_revision_names_what_it_gives_also_a_no() -> None:
