@@ -40,6 +40,7 @@ from temporalio.testing import WorkflowEnvironment
 from deploy.local import ports, processes, temporal
 from deploy.local.postgres import OWNER, PostgresServer
 from deploy.local.processes import Command, Identity, wait_until
+from tests import witness
 
 ROOT = Path(__file__).parents[1]
 START_SECONDS = 60
@@ -162,24 +163,31 @@ def template_database(postgres_server: PostgresServer) -> str:
 
 
 @contextlib.contextmanager
-def _clone(server: PostgresServer, template: str | None) -> Iterator[FreshDatabase]:
+def _clone(server: PostgresServer, template: str | None, module: object = None) -> Iterator[FreshDatabase]:
     name = f"test_{next(_numbers)}"
     server.create_database(name, template)
     try:
+        if template is not None:
+            with server.connect("postgres", name) as connection:
+                witness.watch(connection)
         yield FreshDatabase(server, name)
+        with server.connect("postgres", name) as connection:
+            found = [one for one in witness.unentered(connection) if one not in getattr(module, witness.BROUGHT_ABOUT, ())]
+        if found:
+            pytest.fail("changed without an entry of the ledger in the same transaction: " + "; ".join(found), pytrace=False)
     finally:
         server.drop_database(name)
 
 
 @pytest.fixture
-def database(postgres_server: PostgresServer, template_database: str) -> Iterator[FreshDatabase]:
-    with _clone(postgres_server, template_database) as fresh:
+def database(postgres_server: PostgresServer, template_database: str, request: pytest.FixtureRequest) -> Iterator[FreshDatabase]:
+    with _clone(postgres_server, template_database, request.module) as fresh:
         yield fresh
 
 
 @pytest.fixture(scope="module")
-def module_database(postgres_server: PostgresServer, template_database: str) -> Iterator[FreshDatabase]:
-    with _clone(postgres_server, template_database) as fresh:
+def module_database(postgres_server: PostgresServer, template_database: str, request: pytest.FixtureRequest) -> Iterator[FreshDatabase]:
+    with _clone(postgres_server, template_database, request.module) as fresh:
         yield fresh
 
 

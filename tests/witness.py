@@ -43,7 +43,7 @@ RECORD: Mapping[str, tuple[str, ...]] = {
     "evidence": (),
     "exchange_rates": (),
     "halts": (),
-    "instructions": (),
+    "instructions": ("applied_at",),
     "leg_attempts": (),
     "legs": ("looks", "due_at"),
     "limit_uses": (),
@@ -66,7 +66,10 @@ RECORD: Mapping[str, tuple[str, ...]] = {
     "settlements": (),
     "texts": (),
 }
-"""Tables of the business record, each with the columns that are none of it: when something is looked at next, and counts of looks."""
+"""Tables of the business record, each with the columns that are none of it: when something is looked at next, counts of looks, and that the run has heard."""
+
+BROUGHT_ABOUT = "BROUGHT_ABOUT"
+"""The name under which a module of tests lists what it brings about itself over a program's login, as :func:`unentered` words it."""
 
 _BASE = """
     CREATE SCHEMA witness;

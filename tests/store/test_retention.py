@@ -11,6 +11,9 @@ from tests.store.world import World
 
 EVERY_TEXT = {"message": "words", "agent_reasoning": "words", "conversation_context": "words"}
 
+BROUGHT_ABOUT = ("refunds_api: insert texts",)
+"""Texts of any age are put there by the tests, without what would bring them."""
+
 
 def retention(world: World, by: str = grants.WORKER, /, **days: int) -> Retention:
     """The periods applied over the login of the worker, which is what the schedule does; what is not named has none."""
