@@ -129,6 +129,7 @@ def desk(stack: LocalStack, sandbox: Sandbox, keys: dict[str, str], refunds: Run
         seat.hire("shop", "requester", kind="service")
         for handle, role in (("rita", "reviewer"), ("ravi", "reviewer"), ("sven", "settler"), ("sara", "settler")):
             seat.hire(handle, role)
+        assert seat.run("rates", "set", "EUR", "1.10", "--source", "a test", "--yes").code == 0
     return seat
 
 
@@ -231,10 +232,14 @@ def test_parked_and_settled_as_not_refunded_by_two(desk: Desk, tmp_path: Path) -
 
 def test_the_policy_goes_round(desk: Desk, tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
-    file.write_text(desk.run("policy", "show").out)
+    source = desk.run("policy", "show").out
+    file.write_text(source)
+    same = desk.json("policy", "publish", str(file), "--note", "the same again", "--yes")
+    file.write_text(source.replace("terms_valid_for: 24h", "terms_valid_for: 12h"))
 
-    published = desk.json("policy", "publish", str(file), "--note", "the same again", "--yes")
+    published = desk.json("policy", "publish", str(file), "--note", "approvals hold for half a day", "--yes")
 
+    assert (same["published"], same["version"]) == (False, 1)
     assert published["version"] == 2 and desk.json("policy", "show")["version"] == 2
 
 
