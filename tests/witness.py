@@ -60,13 +60,14 @@ RECORD: Mapping[str, tuple[str, ...]] = {
     "pulled_payments": (),
     "reconciliations": (),
     "refund_groups": (),
-    "refunds": ("run_checked_at", "wake_at"),
+    "refunds": ("run_checked_at", "wake_at", "slot_at", "code", "detail"),
     "revisions": (),
     "sealing_keys": (),
     "settlements": (),
     "texts": (),
 }
-"""Tables of the business record, each with the columns that are none of it: when something is looked at next, counts of looks, and that the run has heard."""
+"""Tables of the business record, each with the columns that are none of it: when something is looked at next, counts of looks, that the run has heard, and the words
+and code beside a status that say why it waits just now (one that moves a refund, or holds or parks it for another reason, has its entry: ``store/progress.py``)."""
 
 BROUGHT_ABOUT = "BROUGHT_ABOUT"
 """The name under which a module of tests lists what it brings about itself over a program's login, as :func:`unentered` words it."""
