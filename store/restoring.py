@@ -105,7 +105,9 @@ async def check_lift(connection: AsyncConnection, halt: Row) -> None:
     since then is done."""
     since = await doubted_since(connection, halt)
     if since is not None and not await _full_run(connection, halt["processor"], since=since, done=True):
-        raise RefundError(Code.RECONCILIATION_REQUIRED, f"No full reconciliation that began after {rfc3339(since)} is done.", halt=halt["id"])
+        raise RefundError(
+            Code.RECONCILIATION_REQUIRED, f"No full reconciliation that began after {rfc3339(since)} is done.", halt=halt["id"]
+        )
 
 
 async def _owe(connection: AsyncConnection, at: datetime, processor: str) -> Run:

@@ -22,6 +22,8 @@ NO_RECORD: Mapping[str, str] = {
     "ledger_nodes": "made of entries",
     "outbox": "messages that wait; what they say is entered where it was decided",
     "pacing": "when the processor may be called next",
+    "pulled_payments": "what a pull has read, until an order is made of it, which is entered",
+    "reconciliations": "how far a comparison is; who asked for one is entered, and every discrepancy it finds",
     "payment_snapshots": "a cache of the processor's answers; the reading that terms rest on is kept in the revision",
 }
 """Tables that are no business record, and why."""
@@ -37,7 +39,7 @@ RECORD: Mapping[str, tuple[str, ...]] = {
     "customers": (),
     "decisions": ("delivered_at",),
     "delegations": (),
-    "discrepancies": ("last_seen_at",),
+    "discrepancies": ("last_seen_at", "reconciliation_id"),
     "erasure_replays": (),
     "erasures": (),
     "evidence": (),
@@ -49,16 +51,14 @@ RECORD: Mapping[str, tuple[str, ...]] = {
     "limit_uses": (),
     "limit_warnings": (),
     "operations": ("looks",),
-    "order_pulls": (),
+    "order_pulls": ("cursor", "pages", "payments", "judged", "phase", "progressed_at", "last_error"),
     "order_versions": (),
     "orders": (),
     "payments": (),
     "policy_versions": (),
     "principals": (),
     "processor_binding": (),
-    "processor_refunds": (),
-    "pulled_payments": (),
-    "reconciliations": (),
+    "processor_refunds": ("compared_in",),
     "refund_groups": (),
     "refunds": ("run_checked_at", "wake_at", "slot_at", "code", "detail"),
     "revisions": (),
@@ -66,7 +66,8 @@ RECORD: Mapping[str, tuple[str, ...]] = {
     "settlements": (),
     "texts": (),
 }
-"""Tables of the business record, each with the columns that are none of it: when something is looked at next, counts of looks, that the run has heard, and the words
+"""Tables of the business record, each with the columns that are none of it: when something is looked at next, counts of looks, how far a pull or a comparison is (its
+beginning and its end have entries), that the run has heard, and the words
 and code beside a status that say why it waits just now (one that moves a refund, or holds or parks it for another reason, has its entry: ``store/progress.py``)."""
 
 BROUGHT_ABOUT = "BROUGHT_ABOUT"

@@ -25,7 +25,9 @@ class MasterKeyView(Shape):
     number: int
     customers: int
     left: int
-    under_other_masters: int = Field(description="Sealing keys that need another master key than the present one: 0 when no older one is needed.")
+    under_other_masters: int = Field(
+        description="Sealing keys that need another master key than the present one: 0 when no older one is needed."
+    )
 
 
 class Rotation(Strict):

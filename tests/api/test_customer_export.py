@@ -50,7 +50,10 @@ async def test_it_holds_everything_of_the_person_and_nothing_of_another(api: Api
     committed = {kind: value for entry in refund["ledger"] for kind, value in (entry["commitments"] or {}).items()}
     for kind, words in refund["texts"].items():
         name = kind if kind in committed else kind.partition(":")[0]
-        assert hashlib.sha256(bytes.fromhex(refund["salts"][kind]) + words.encode()).hexdigest() in (committed.get(name), committed.get(kind))
+        assert hashlib.sha256(bytes.fromhex(refund["salts"][kind]) + words.encode()).hexdigest() in (
+            committed.get(name),
+            committed.get(kind),
+        )
     assert [entry["version"] for entry in refund["ledger"]] == list(range(1, view["version"] + 1))
     assert refund["revisions"][0]["facts"]["customer"] == view["context"]["customer"]
     assert [decision["role"] for decision in refund["decisions"]] == [decision["role"] for decision in view["decisions"]]

@@ -76,7 +76,9 @@ async def test_a_denied_request_says_why_and_what_can_be_done(api: Api) -> None:
     assert (view["status"], view["final"], view["code"]) == ("denied", True, "OUTSIDE_WINDOW")
     assert view["meaning"] == "The return window is over."
     assert view["remedy"].startswith("See the checks")
-    assert view["for_customer"] == "We cannot refund this request."
+    assert view["for_customer"] == f"We cannot refund this request. {view['policy']['appeal']}"
+    assert view["policy"]["appeal"].startswith("If you do not agree")
+    assert view["policy"]["governance"]["financial_ceiling"] == "$10,000.00"
 
 
 async def test_lists_come_in_pages_newest_first(api: Api) -> None:

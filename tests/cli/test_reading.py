@@ -51,7 +51,14 @@ def test_more_than_the_limit_is_said_on_stderr(api: FakeApi, refunds: Runner) ->
 
 
 def test_show_puts_a_refund_beside_the_one_it_may_repeat(api: FakeApi, refunds: Runner) -> None:
-    other = {"id": refund(1)["id"], "status": "succeeded", "amount_text": "$120.00", "payment_id": "pi_1", "channel": "chat", "agent_id": None}
+    other = {
+        "id": refund(1)["id"],
+        "status": "succeeded",
+        "amount_text": "$120.00",
+        "payment_id": "pi_1",
+        "channel": "chat",
+        "agent_id": None,
+    }
     other |= {"requested_by": "uma", "requester": "shop", "created_at": "2026-03-01T09:00:00Z"}
     api.on("GET", f"/v1/refunds/{refund(2)['id']}", (200, refund(2, possible_duplicate=other)))
 

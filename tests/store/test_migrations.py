@@ -52,7 +52,9 @@ async def check(database: FreshDatabase, login: str) -> None:
         await pool.close()
 
 
-@pytest.mark.parametrize("login", ["refunds_api", "refunds_worker", "refunds_classify", "refunds_payments", "refunds_ledger", "refunds_auditor", "refunds_owner"])
+@pytest.mark.parametrize(
+    "login", ["refunds_api", "refunds_worker", "refunds_classify", "refunds_payments", "refunds_ledger", "refunds_auditor", "refunds_owner"]
+)
 async def test_every_login_sees_the_revision_and_starts(database: FreshDatabase, login: str) -> None:
     await check(database, login)
 
