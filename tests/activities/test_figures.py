@@ -8,6 +8,8 @@ from activities.figures import Figures
 from activities.observe import Observer
 from refunds.messages import StepInput
 from refunds.processor import NotSent, Settlement
+from refunds.rates import Rate
+from store import rates
 from store.observing import Observing
 from store.settlements import Settlements
 from tests.activities.shop import Shop
@@ -133,6 +135,9 @@ async def test_looking_again_asks_and_enters_nothing_more(shop: Shop) -> None:
 
 async def test_an_ordinary_refund_costs_no_call_once_its_currency_is_known(shop: Shop) -> None:
     processor = Counting(shop)
+    async with shop.api.begin() as connection:  # what one person approves in a day is counted in dollars
+        euro, by = Rate("USD", "EUR", "1.10"), shop.people["rita"].principal_id
+        await rates.record(connection, shop.clock, rate=euro, effective_at=None, source="a test", principal_id=by)
     first, _ = await refunded(shop, currency="eur")
     await figures(shop, processor).lately()
     assert [found[2:5] for found in await kept(shop, first)] == [(6_000, "EUR", None)]
