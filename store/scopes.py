@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.approving import Who
 from refunds.clock import Clock
 from refunds.errors import Code, RefundError
 from refunds.people import Actor, PrincipalKind
@@ -71,7 +72,7 @@ async def change(connection: AsyncConnection, clock: Clock, wanted: Wanted, acto
     """Stop or resume a scope and return its state. Committing the transaction is the moment of the stop.
 
     What is so already stays as it is, and whose it was. Raises ``INVALID_FIELD`` for a scope that is none, ``PERSON_REQUIRED`` when a service or an agent
-    resumes, ``RESUME_NEEDS_ANOTHER_PERSON`` when who stopped it does, and ``RECONCILIATION_REQUIRED`` while a halt must not be lifted.
+    resumes, ``RESUME_NEEDS_ANOTHER_PERSON`` when who stopped it does, under whatever account, and ``RECONCILIATION_REQUIRED`` while a halt must not be lifted.
     """
     scope = await named(connection, wanted.scope)
     await controls.lock_exclusively(connection)
@@ -110,12 +111,20 @@ async def _check_resume(connection: AsyncConnection, scope: str, actor: Actor) -
         return
     if actor.kind is not PrincipalKind.PERSON:
         raise RefundError(Code.PERSON_REQUIRED, "Only a person may resume, never a service or an agent.", scope=scope)
-    if actor.principal_id in stoppers:
+    if any(who.is_also(actor) for who in await _persons(connection, stoppers)):
         raise RefundError(
             Code.RESUME_NEEDS_ANOTHER_PERSON, f"You stopped {scope} yourself; another operator has to resume it.", scope=scope
         )
     for halt in in_force:
         await restoring.check_lift(connection, halt)
+
+
+async def _persons(connection: AsyncConnection, ids: set[str | None]) -> list[Who]:
+    """Who the principals are, by every name they have: a second account of whoever stopped is no second person."""
+    query = select(principals.c.id, principals.c.handle, principals.c.name, principals.c.kind).where(
+        principals.c.id.in_(sorted(filter(None, ids)))
+    )
+    return [Who(id=row.id, handle=row.handle, name=row.name, kind=PrincipalKind(row.kind)) for row in await connection.execute(query)]
 
 
 async def _state(connection: AsyncConnection, scope: str) -> dict[str, Any]:

@@ -68,6 +68,20 @@ async def test_one_operator_stops_and_only_another_one_resumes(desk: Api, scope:
     assert refused == [("control_refused", scope, "RESUME_NEEDS_ANOTHER_PERSON")]
 
 
+@pytest.mark.parametrize("scope", ["everything", "agents"])
+async def test_a_second_account_of_whoever_stopped_is_no_second_person(desk: Api, scope: str) -> None:
+    olga = await desk.caller("olga", Role.OPERATOR)
+    await put(desk, olga, scope, STOPPED)
+    again = await desk.caller("olga-2", Role.OPERATOR)
+    await change(desk, "UPDATE principals SET name = (SELECT name FROM principals WHERE handle = 'olga') WHERE handle = 'olga-2'")
+
+    answer = await put(desk, again, scope, RUNNING)
+
+    assert (answer.status_code, answer.json()["code"]) == (403, "RESUME_NEEDS_ANOTHER_PERSON")
+    still = await state(desk, scope)
+    assert still is not None and still["state"] == "stopped"
+
+
 @pytest.mark.parametrize("scope", SCOPES)
 async def test_a_stop_that_is_asked_for_again_stays_whose_it_was(desk: Api, scope: str) -> None:
     """Omar saying so too does not make Olga free to resume: she still needs him, or anybody else."""
