@@ -112,16 +112,33 @@ _RATE = """
 _MADE = "coalesce(p.created_at, p.first_seen_at)"
 
 
+def by_newest_rate(row: str) -> str:
+    """What an amount of which nobody recorded what it counts as counts as by the newest rate there is by now, if one is young: so a missing rate that is
+    recorded late is the remedy that it is said to be. In SQL, for a row with ``amount`` and ``currency``; takes what :func:`rate_words` gives."""
+    return f"""
+    (SELECT ceil({row}.amount * CAST(e.rate AS numeric) * CAST(CAST(:scale AS jsonb) ->> {row}.currency AS numeric)) FROM exchange_rates e
+      WHERE e.base = CAST(:base AS text) AND e.currency = {row}.currency
+        AND e.effective_at BETWEEN CAST(:now AS timestamptz) - CAST(:youth AS interval) AND CAST(:now AS timestamptz)
+      ORDER BY e.effective_at DESC, e.id DESC LIMIT 1)
+    """
+
+
+def rate_words(policy: Policy, at: datetime) -> dict[str, Any]:
+    """The parameters by which a statement works out what amounts count as."""
+    return {"base": policy.base, "scale": _scales(policy.base), "youth": timedelta(days=policy.rates_at_most_days_old), "now": at}
+
+
 def _counted(at: int, who: Who, stage: Stage) -> str:
     """The statement that lists what counts towards the limit at a place of the list: when it was taken, and what it counts as in the base currency."""
     rows = f"""
-        SELECT u.taken_at, CASE WHEN u.currency = CAST(:base AS text) THEN u.amount WHEN u.base = CAST(:base AS text) THEN u.worth END AS worth
+        SELECT u.taken_at, coalesce(CASE WHEN u.currency = CAST(:base AS text) THEN u.amount WHEN u.base = CAST(:base AS text) THEN u.worth END,
+                                    {by_newest_rate("u")}) AS worth
           FROM limit_uses u
          WHERE u.stage = '{stage.value}' AND u.taken_at >= :since_{at} AND u.given_back_at IS NULL AND u.refund_id <> :refund AND {_WHOSE[who]}
     """
     if who not in _OUTSIDE:
         return rows
-    worth = f"CASE WHEN p.currency = CAST(:base AS text) THEN p.amount ELSE {_RATE.format(made=_MADE)} END"
+    worth = f"CASE WHEN p.currency = CAST(:base AS text) THEN p.amount ELSE coalesce({_RATE.format(made=_MADE)}, {by_newest_rate('p')}) END"
     # Nothing is seen long before it was made; the index is by when it was first seen.
     return f"""{rows}
         UNION ALL
@@ -206,8 +223,7 @@ async def ask(
 
 
 def _given(policy: Policy, subject: Subject, at: datetime, besides: str, limits: Sequence[LimitRule]) -> dict[str, Any]:
-    youth = timedelta(days=policy.rates_at_most_days_old)
-    given: dict[str, Any] = {"refund": besides, "base": policy.base, "scale": _scales(policy.base), "youth": youth}
+    given: dict[str, Any] = {"refund": besides} | rate_words(policy, at)
     given |= {"customer": subject.customer, "agent": subject.agent, "session": subject.session}
     return given | {f"since_{at_}": limit.over.begins(at) for at_, limit in enumerate(limits)}
 

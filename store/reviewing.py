@@ -9,16 +9,18 @@ from refunds.clock import rfc3339
 from refunds.errors import Code, RefundError
 from refunds.facts import LimitFacts
 from refunds.limits import Who, reopens, state, why
+from refunds.money import Money
 from refunds.policy.limits import LimitRule
-from store import policies
-from store.limits import LOCK
+from store import policies, rates
+from store.limits import LOCK, by_newest_rate, rate_words
 from store.sql import Query, Row, pipelined
 
 _APPROVED = Query(
     text(
-        """
-    SELECT d.recorded_at, CASE WHEN v.currency = CAST(:base AS text) THEN v.amount
-                               WHEN v.facts #>> '{base,currency}' = CAST(:base AS text) THEN CAST(v.facts #>> '{base,amount}' AS numeric) END AS worth
+        f"""
+    SELECT d.recorded_at, coalesce(CASE WHEN v.currency = CAST(:base AS text) THEN v.amount
+                                        WHEN v.facts #>> '{{base,currency}}' = CAST(:base AS text) THEN CAST(v.facts #>> '{{base,amount}}' AS numeric) END,
+                                   {by_newest_rate("v")}) AS worth
       FROM decisions d
       JOIN revisions v ON v.refund_id = d.refund_id AND v.revision = d.revision
      WHERE d.kind = 'review' AND d.verdict = 'approve' AND (d.principal_id = :reviewer OR d.on_behalf_of = :reviewer)
@@ -43,10 +45,12 @@ async def check_limits(connection: AsyncConnection, at: datetime, *, reviewer: s
     since = min(limit.over.begins(at) for limit in limits)
     async with pipelined(connection):
         await LOCK.ask(connection, keys=[f"{Who.REVIEWER}:{reviewer}"])
-        asked = await _APPROVED.ask(connection, reviewer=reviewer, base=policy.base, since=since)
+        asked = await _APPROVED.ask(connection, reviewer=reviewer, since=since, **rate_words(policy, at))
     rows = await asked.all()
     base = terms["facts"].get("base") or {}
     worth = terms["amount"] if terms["currency"] == policy.base else base.get("amount") if base.get("currency") == policy.base else None
+    if worth is None:  # there was no rate when it was quoted; there may be one by now
+        worth = (await rates.worth(connection, policy, Money(terms["amount"], terms["currency"]), at)).amount
     for limit in limits:
         _check(limit, at, [row for row in rows if row["recorded_at"] >= limit.over.begins(at)], worth, policy.base)
 

@@ -108,13 +108,12 @@ async def room(connection: AsyncConnection, change: Change, revision: Row, *, pr
 
 
 async def _uses(connection: AsyncConnection, change: Change, revision: Row, policy: Policy, processor: str) -> dict[str, Any]:
-    """What sending it takes: at the rate recorded with its terms, if that was into the same base currency."""
+    """What sending it takes: at the rate recorded with its terms, if that was into the same base currency; where there was none, at today's."""
     released = (revision["terms"] or {}).get("operation") == OperationKind.RELEASE.value
     recorded = revision["facts"].get("base") or {}
     money = Money(0 if released else revision["amount"], revision["currency"])
-    if released or recorded.get("currency") == policy.base:
-        worth = 0 if released else recorded.get("amount")
-    else:
+    worth = 0 if released else recorded.get("amount") if recorded.get("currency") == policy.base else None
+    if worth is None:
         worth = (await rates.worth(connection, policy, money, change.at)).amount
     return {
         "revision": change["revision"],

@@ -375,6 +375,35 @@ async def test_what_cannot_be_counted_is_no_zero(world: World) -> None:
     assert "refunds rates set" in world.row(before)["detail"]
 
 
+async def test_a_missing_rate_that_is_recorded_late_is_the_remedy_it_is_said_to_be(world: World) -> None:
+    """For others in the same window, for whoever is to approve, and for the sending: each by the rate there is by then."""
+    await world.policy(
+        with_limits(
+            "name: all, who: everyone, amount: 90000.00, window: day, zone: UTC, taken: both, when_exceeded: review",
+            "name: sums, who: reviewer, amount: 50000.00, window: day, zone: UTC",
+        )
+    )
+    await shop(world, 2)
+    [euros] = await world.order(ref="order-9", customer="customer-9", amounts=(10_000,), currency="EUR")
+    await world.read(euros, 10_000, currency="EUR")
+    refund, unknown = await asked(world, 9, amount=1_000, currency="EUR")
+    _, beside = await asked(world, 0)
+    with pytest.raises(RefundError) as refused:
+        await world.decide(refund, world.ann)
+
+    async with world.api.begin() as connection:
+        rate, by = Rate("USD", "EUR", "1.10"), world.ann.principal_id
+        await rates.record(connection, world.clock, rate=rate, effective_at=None, source="test", principal_id=by)
+    other, after = await asked(world, 1)
+    await world.decide(refund, world.ann)
+    await world.attempted(refund, currency="EUR")
+
+    assert (unknown.status, beside.status, refused.value.code) == ("awaiting_review", "awaiting_review", "REVIEWER_LIMIT")
+    assert (after.status, standing(world, other, "all")["used"]) == ("approved", 1_100 + 1_000)
+    [took] = world.rows("SELECT worth FROM limit_uses WHERE refund_id = %s AND stage = 'sent'", refund)
+    assert took["worth"] == 1_100
+
+
 async def test_a_reviewer_approves_as_much_as_one_may_and_no_more(world: World) -> None:
     await world.policy(
         with_limits(
