@@ -58,7 +58,7 @@ RECORD: Mapping[str, tuple[str, ...]] = {
     "policy_versions": (),
     "principals": (),
     "processor_binding": (),
-    "processor_refunds": ("compared_in",),
+    "processor_refunds": ("compared_in", "updated_at"),
     "refund_groups": (),
     "refunds": ("run_checked_at", "wake_at", "slot_at", "code", "detail"),
     "revisions": (),
