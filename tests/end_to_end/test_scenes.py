@@ -31,7 +31,7 @@ async def test_a_reviewer_approves(whole: Whole, deliver: str, status: int) -> N
 
     assert answer.status_code == status, answer.text
     view = await whole.assert_ended(refund, "succeeded", goods=goods, creates=1, returned=[12_000])
-    assert await whole.story(refund) == [*QUOTED, "consent approve", "to awaiting_review", "review approve", "to approved", *SENT]
+    assert await whole.story(refund) == [*QUOTED, "consent approve", "to awaiting_review", "review approve", "to approved", "note_kept", *SENT]
     [review] = [decision for decision in view["decisions"] if decision["kind"] == "review"]
     assert (review["recorded_by"]["handle"], review["verdict"], review["terms_hash"]) == ("rita", "approve", view["terms_hash"])
     assert review["delivered_at"] is not None
@@ -43,7 +43,7 @@ async def test_a_reviewer_denies(whole: Whole) -> None:
     assert (await whole.decide("rita", refund, "deny")).json()["status"] == "denied"
 
     await whole.assert_ended(refund, "denied", "REVIEWER_DENIED", goods=goods, creates=0, returned=[])
-    assert await whole.story(refund) == [*QUOTED, "consent approve", "to awaiting_review", "review deny", "to denied"]
+    assert await whole.story(refund) == [*QUOTED, "consent approve", "to awaiting_review", "review deny", "to denied", "note_kept"]
 
 
 async def test_another_amount_is_a_revision_that_is_consented_to_and_approved_again(whole: Whole) -> None:
@@ -63,7 +63,7 @@ async def test_another_amount_is_a_revision_that_is_consented_to_and_approved_ag
     assert (view["request"]["amount"], view["amount"]) == (20_000, 15_000)
     assert await whole.story(refund) == [
         *[*QUOTED, "consent approve", "to awaiting_review", "revise_recorded", "quoted", "to awaiting_consent", "decision_refused"],
-        *["consent approve", "to awaiting_review", "decision_refused", "review approve", "to approved", *SENT],
+        *["consent approve", "to awaiting_review", "decision_refused", "review approve", "to approved", "note_kept", *SENT],
     ]
 
 
@@ -77,7 +77,7 @@ async def test_silence_climbs_to_the_manager_who_approves(whole: Whole) -> None:
     await whole.assert_ended(refund, "succeeded", goods=goods, creates=1, returned=[8_000])
     assert await whole.story(refund) == [
         *[*QUOTED, "consent approve", "to awaiting_review", "reminded", "escalated", "decision_refused", "review approve"],
-        *["to approved", *SENT],
+        *["to approved", "note_kept", *SENT],
     ]
 
 
