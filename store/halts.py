@@ -84,6 +84,9 @@ async def open_scope(connection: AsyncConnection, at: datetime, *, scope: str, c
 
     To be sure that an attempt was opened before it or sees it, hold the stop's lock (``store.controls.lock_exclusively``).
     """
+    # That a database has forgotten something needs one reconciliation, however often and by whatever it is noticed meanwhile.
+    if code in FORGETFUL and any(halt["code"] in FORGETFUL for halt in await all_in_force(connection, scope)):
+        return False
     processor = scope.removeprefix(PROCESSOR) if scope.startswith(PROCESSOR) else None
     halt, reason = new_id(Prefix.HALT), reason[:500]
     given = {"id": halt, "scope": scope, "processor": processor, "code": code.value, "reason": reason}
