@@ -47,7 +47,7 @@ RECORD: Mapping[str, tuple[str, ...]] = {
     "halts": (),
     "instructions": ("applied_at",),
     "leg_attempts": (),
-    "legs": ("looks", "due_at", "detail"),
+    "legs": ("looks", "due_at", "code", "detail"),
     "limit_uses": (),
     "limit_warnings": (),
     "operations": ("looks",),
