@@ -69,6 +69,9 @@ EXAMPLES: dict[str, Any] = {
         "data": {"object": {"id": "re_3Nxyz", "object": "refund"}},
     },
     "Judgement": {"state": "explained", "note": "Made in the dashboard for a returned gift, on purpose."},
+    "Assignment": {"to": "rita", "reason": "She knows this carrier."},
+    "Evidence": {"kind": "photo", "statement": "Photo 3 of the conversation shows the broken handle."},
+    "NewSimulation": {"version": 2},
     "NewRun": {"since": "2026-02-27T00:00:00Z"},
     "Restored": {"reason": "Restored from the backup of 1 March, 02:00."},
 }

@@ -172,7 +172,7 @@ async def test_health_and_readiness_tell_temporal_from_the_database(api: Api) ->
 
     ready = await api.http.get("/readyz")
 
-    assert (ready.status_code, ready.json()) == (200, {"status": "ok", "database": "ok", "temporal": "unreachable"})
+    assert (ready.status_code, ready.json()) == (200, {"status": "ok", "database": "ok", "temporal": "unreachable", "ledger": "ok"})
 
 
 async def test_metrics_count_by_route_and_never_by_id(api: Api) -> None:
