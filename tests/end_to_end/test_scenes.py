@@ -31,7 +31,15 @@ async def test_a_reviewer_approves(whole: Whole, deliver: str, status: int) -> N
 
     assert answer.status_code == status, answer.text
     view = await whole.assert_ended(refund, "succeeded", goods=goods, creates=1, returned=[12_000])
-    assert await whole.story(refund) == [*QUOTED, "consent approve", "to awaiting_review", "review approve", "to approved", "note_kept", *SENT]
+    assert await whole.story(refund) == [
+        *QUOTED,
+        "consent approve",
+        "to awaiting_review",
+        "review approve",
+        "to approved",
+        "note_kept",
+        *SENT,
+    ]
     [review] = [decision for decision in view["decisions"] if decision["kind"] == "review"]
     assert (review["recorded_by"]["handle"], review["verdict"], review["terms_hash"]) == ("rita", "approve", view["terms_hash"])
     assert review["delivered_at"] is not None
