@@ -57,6 +57,7 @@ class Orders(Merchant):
 
     def __init__(self) -> None:
         super().__init__()
+        self.clock.advance(seconds=1)  # the policy holds from a moment after the database was made
         self.paid: list[Paid] = []
 
     def teardown(self) -> None:
