@@ -18,6 +18,7 @@ open_home         function  a new directory under the system's temporary one tha
 """
 
 import contextlib
+import gc
 import itertools
 import os
 import shutil
@@ -46,6 +47,15 @@ ROOT = Path(__file__).parents[1]
 START_SECONDS = 60
 T = TypeVar("T")
 _numbers = itertools.count(1)
+
+
+def pytest_collection_finish() -> None:
+    """What thousands of collected tests are made of stays to the end of the session, so no collection of garbage need look at it again.
+
+    Each look took about a second; one that fell into a workflow's thread was taken for a deadlock of that workflow, which has two.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @dataclass(frozen=True)
