@@ -8,10 +8,12 @@ Only what is known by its form is masked: a card number has a network's prefix a
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
+
+from refunds import secret_forms
 
 
 class Kind(StrEnum):
@@ -47,25 +49,40 @@ class Masked(NamedTuple):
 
 def mask(text: str) -> Masked:
     """Take out of a text what nobody may keep; safe to repeat, because no mark looks like what it stands for."""
+    counts = Counter[str]()
+    for _ in range(_MOST_LAYERS):  # what stood right beside something that went may be seen only now
+        text, found = _mask_once(text)
+        counts += found
+        if not found:
+            break
+    return Masked(text, dict(counts))
+
+
+_MOST_LAYERS = 5
+
+
+def _mask_once(text: str) -> tuple[str, Counter[str]]:
     flat, places = _flat(text)
-    spans = sorted(_spans(flat), key=lambda span: (span[0], -span[1]))
     parts: list[str] = []
     at, counts = 0, Counter[str]()
-    for start, end, kind in spans:
+    for start, end, kind in sorted(_spans(flat), key=lambda span: (span[0], -span[1])):
         first, last = places[start], places[end - 1] + 1
         if first < at:
             continue
         parts += [text[at:first], kind.mark]
         counts[kind.value] += 1
         at = last
-    return Masked("".join([*parts, text[at:]]), dict(counts)) if counts else Masked(text, {})
+    return "".join([*parts, text[at:]]) if counts else text, counts
 
 
-def mask_values(values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, int]]:
-    """The same for a map of texts, such as metadata: names stay as they are, the counts are of all values together."""
-    masked = {name: mask(value) for name, value in values.items()}
-    counts = sum((Counter(one.counts) for one in masked.values()), Counter[str]())
-    return {name: one.text for name, one in masked.items()}, dict(counts)
+def mask_field(name: str, value: str) -> Masked:
+    """The same for the value of a field, whose name may say what it is: of ``{"password": "rosebud"}`` the value goes, although it is a word."""
+    if value.strip() and value != Kind.PASSWORD.mark and secret_forms.names_a_password(name):
+        return Masked(Kind.PASSWORD.mark, {Kind.PASSWORD.value: 1})
+    named = mask(f"{name}={value}")
+    if named.counts and named.text.startswith(f"{name}="):
+        return Masked(named.text[len(name) + 1 :], named.counts)
+    return mask(value)
 
 
 def holds_a_card_number(text: str) -> bool:
@@ -78,30 +95,54 @@ def holds_a_card_number(text: str) -> bool:
 
 def _flat(text: str) -> tuple[str, range | list[int]]:
     """The text with plain digits and letters and without invisible characters, and where each of its characters stands in the text."""
-    if text.isascii():
+    if text.isascii() and _ESCAPE.search(text) is None:
         return text, range(len(text))
     flat: list[str] = []
     places: list[int] = []
+    escapes = {found.start(): found.end() for found in _ESCAPE.finditer(text)}
+    hidden_until = 0
     for place, character in enumerate(text):
-        if character.isascii():
-            plain = character
-        elif unicodedata.category(character) in _INVISIBLE:
+        if place < hidden_until:
             continue
-        elif (digit := unicodedata.decimal(character, None)) is not None:
-            plain = str(digit)
-        elif unicodedata.category(character) == "Zs":
-            plain = " "
-        elif unicodedata.category(character) == "Pd":
-            plain = "-"
+        if (end := escapes.get(place)) is not None:
+            plain, hidden_until = " ", end
         else:
-            plain = unicodedata.normalize("NFKC", character)
-            plain = plain if len(plain) == 1 else character
-        flat.append(plain)
-        places.append(place)
+            plain = character if character.isascii() else _plain(character)
+        if plain:
+            flat.append(plain)
+            places.append(place)
     return "".join(flat), places
 
 
-_INVISIBLE = ("Cf", "Mn")
+def _plain(character: str) -> str:
+    """A character as it is read; empty for one that nobody sees."""
+    category = unicodedata.category(character)
+    if (digit := unicodedata.digit(character, None)) is not None:
+        return str(digit)
+    if (alike := _ALIKE.get(character)) is not None:
+        return alike
+    if category in _INVISIBLE:
+        return ""
+    if category in _BLANK:
+        return " "
+    if category == "Pd":
+        return "-"
+    plain = unicodedata.normalize("NFKC", character)
+    return plain if len(plain) == 1 else character
+
+
+_ESCAPE = re.compile(
+    r"&(?:nbsp|ensp|emsp|thinsp|zwj|zwnj|shy|#\d{1,6}|#x[0-9a-f]{1,5});|%20|<br ?/?>|\\u[0-9a-f]{4}|\\[nrt]", re.IGNORECASE
+)
+"""What stands for a blank where a mail or a page was pasted."""
+_INVISIBLE = ("Cf", "Mn", "Me", "Co")
+_BLANK = ("Zs", "Zl", "Zp", "Cc")
+_ALIKE = (
+    dict.fromkeys("·•‧∙⋅・●…․", ".")
+    | dict.fromkeys("\u2212\u2043", "-")
+    | dict.fromkeys("⁄∕", "/")
+    | dict.fromkeys("\u3164\u115f\u1160\uffa0\u2800", " ")
+)
 
 Span = tuple[int, int, Kind]
 
@@ -112,22 +153,19 @@ def _spans(flat: str) -> Iterator[Span]:
             yield start, end, Kind.CARD
             if beside := _BESIDE.match(flat, end):
                 yield beside.start("code"), beside.end("code"), Kind.CVC
-        for found in _CVC.finditer(flat):
-            yield found.start("code"), found.end("code"), Kind.CVC
+        for start, end in secret_forms.security_codes(flat):
+            yield start, end, Kind.CVC
         for start, end in _ibans(flat):
             yield start, end, Kind.IBAN
-    for found in _SECRET.finditer(flat):
-        yield found.start(), found.end(), Kind.SECRET
-    for pattern in (_LABELLED_SECRET, _BEARER):
-        for found in pattern.finditer(flat):
-            yield found.start("value"), found.end("value"), Kind.SECRET
-    for found in _PASSWORD.finditer(flat):
-        yield *found.span(found.lastgroup or 0), Kind.PASSWORD
+    for start, end in secret_forms.keys(flat):
+        yield start, end, Kind.SECRET
+    for start, end in secret_forms.passwords(flat):
+        yield start, end, Kind.PASSWORD
 
 
 # --- card numbers ------------------------------------------------------------------------------------------------------------------------
 
-_RUN = re.compile(r"\d(?:[ \t\r\n._/*,:;|-]{0,3}\d)*")
+_RUN = re.compile(r"\d(?:[\s._/*,:;|+~#()\[\]\"'-]{0,8}\d)*")
 _GROUP = re.compile(r"\d+")
 _LONGEST_LIST = 400
 _AMEX, _DINERS = [4, 6, 5], [4, 6, 4]
@@ -154,7 +192,7 @@ def _cards(flat: str) -> Iterator[tuple[int, int]]:
 def _card_from(flat: str, groups: list[tuple[int, int]], first: int) -> int | None:
     """The last of the groups that make a card number together with those from the first, the longest one; ``None`` when there is none."""
     found, digits = None, ""
-    if flat[groups[first][0]] not in "234568":  # how the number of any network begins
+    if flat[groups[first][0]] not in "2345689":  # how the number of any network begins
         return None
     for last in range(first, len(groups)):
         digits += flat[groups[last][0] : groups[last][1]]
@@ -177,7 +215,15 @@ def _written_as_one(flat: str, groups: list[tuple[int, int]]) -> bool:
 
 
 def _is_card(digits: str) -> bool:
-    return _NETWORKS.fullmatch(digits) is not None and passes_luhn(digits)
+    return _NETWORKS.fullmatch(digits) is not None and passes_luhn(digits) and not _is_barcode(digits)
+
+
+def _is_barcode(digits: str) -> bool:
+    """Whether it is the number of an article (EAN-13, UPC-A): tickets are full of these, and cards of so few digits are hardly issued any more."""
+    if len(digits) not in (12, 13):
+        return False
+    ones, threes = digits[-1::-2], digits[-2::-2]
+    return (sum(map(int, ones)) + 3 * sum(map(int, threes))) % 10 == 0
 
 
 _NETWORKS = re.compile(
@@ -187,6 +233,7 @@ _NETWORKS = re.compile(
     r"|(?:30[0-5]|309|36\d|3[89]\d)\d{11}(?:\d{2,5})?"  # Diners Club: 14, and 16 to 19
     r"|35(?:2[89]|[3-8]\d)\d{12,15}"  # JCB
     r"|(?:6011|64[4-9]\d|65\d{2}|62\d{2}|81\d{2})\d{12,15}"  # Discover, UnionPay, RuPay
+    r"|220[0-4]\d{12,15}|9792\d{12}"  # Mir, Troy
     r"|(?:50|5[6-9]|6\d)\d{10,17}"  # Maestro and other debit: 12 to 19
 )
 
@@ -200,26 +247,27 @@ def passes_luhn(digits: str) -> bool:
 _DOUBLED = {str(digit): digit * 2 - (9 if digit > 4 else 0) for digit in range(10)}
 
 
-_CARD_WORD = re.compile(r"(?:^|[^A-Za-z])(?:card|visa|mastercard|amex|maestro|pan|no|nr|number|cc)$", re.IGNORECASE)
+_CARD_WORD = re.compile(
+    r"(?:card|visa|mastercard|master|amex|maestro|karte|tarjeta|carte|carta|kort|kaart|pan|cc|mc|(?:^|[^A-Za-z])(?:no|nr|num|number|numero|nummer))"
+    r"(?:[ _-]?(?:no|nr|num|number|numero|nummer))?[_-]?$",
+    re.IGNORECASE,
+)
+_ID_BEGINS = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2,6}-$")
 
 
 def _stands_alone(flat: str, start: int, end: int) -> bool:
-    """Whether the digits are no part of a longer id, such as ``pi_4242...`` or a tracking number's ``1Z...``."""
+    """Whether the digits are no part of a longer id, such as ``pi_4242...``, ``INV-4242...`` or a tracking number's ``1Z...``."""
     before = flat[start - 1 : start]
-    if before.isalnum() or before == "_":
-        return bool(_CARD_WORD.search(flat, max(0, start - 12), start)) or (before.isalpha() and not before.isascii())
+    ahead = max(0, start - 30)
+    if before.isalnum() or before == "_" or _ID_BEGINS.search(flat, ahead, start):
+        return bool(_CARD_WORD.search(flat, ahead, start)) or (before.isalpha() and not before.isascii())
     return _ID_GOES_ON.match(flat, end) is None
 
 
-_ID_GOES_ON = re.compile(r"_|[A-Za-z]{1,12}\d")
+_ID_GOES_ON = re.compile(r"_|(?!(?i:exp|valid|good|thru|bis|cv[cvn]|csc|cid|pin|sec))[A-Za-z]{1,12}\d")
 _EXPIRY = r"(?:[\s,;|/-]*(?:exp\w*|valid\w*|good thru|until)?[\s.:]*\d{1,2}\s?[/.-]\s?\d{2,4})?"
 _BESIDE = re.compile(
     _EXPIRY + r"[\s,;|/-]+(?P<code>\d{3,4})(?![\d.,]?\d)(?!\s*(?:usd|eur|gbp|dollars?|euros?|units?|items?|days?|times|[$€£%]))",
-    re.IGNORECASE,
-)
-_CVC = re.compile(
-    r"(?<![A-Za-z])(?:cvc2?|cvv2?|cvn|csc|cid|card code|security code|verification (?:code|value)|prüfziffer|kartenprüfnummer|código de seguridad|cryptogramme)"
-    r"(?:\s+(?:is|ist|es|est|number|code|no\.?))*\s*[:=#(-]*\s*(?P<code>\d{3,4})(?!\d)",
     re.IGNORECASE,
 )
 
@@ -232,7 +280,7 @@ _IBAN_LENGTHS = {
     for length, countries in {
         15: "NO",
         16: "BE",
-        18: "DK FO GL FI NL SD",
+        18: "DK FK FO GL FI NL SD",
         19: "MK SI",
         20: "AT BA EE KZ LT LU XK MN",
         21: "CH HR LI LV",
@@ -242,16 +290,16 @@ _IBAN_LENGTHS = {
         25: "LY PT ST",
         26: "IS TR",
         27: "BI DJ FR GR IT MC MR SM",
-        28: "AL AZ BY CY DO GT HU LB NI PL SV",
+        28: "AL AZ BY CY DO GT HN HU LB NI PL SV",
         29: "BR EG PS QA UA",
-        30: "JO KW MU",
+        30: "JO KW MU YE",
         31: "MT SC",
         32: "LC",
         33: "RU",
     }.items()
 }
 _IBAN_LENGTH = {country: length for length, countries in _IBAN_LENGTHS.items() for country in countries}
-_IBAN_START = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z]{2})[ -]?\d\d")
+_IBAN_START = re.compile(r"(?:(?<![A-Za-z0-9])|(?<=iban)|(?<=IBAN))([A-Za-z]{2})[ -]?\d\d")
 
 
 def _ibans(flat: str) -> Iterator[tuple[int, int]]:
@@ -263,42 +311,13 @@ def _ibans(flat: str) -> Iterator[tuple[int, int]]:
         while at < len(flat) and len(taken) < length:
             if flat[at].isascii() and flat[at].isalnum():
                 taken += flat[at].upper()
-            elif flat[at] not in " -.":
+            elif flat[at] not in " -./\t\r\n":
                 break
             at += 1
-        if len(taken) == length and not flat[at : at + 1].isalnum() and _iban_checks(taken):
+        if len(taken) == length and not flat[at : at + 1].isdigit() and _iban_checks(taken):
             yield found.start(), at
 
 
 def _iban_checks(iban: str) -> bool:
     moved = iban[4:] + iban[:4]
     return int("".join(str(int(character, 36)) for character in moved)) % 97 == 1
-
-
-# --- keys and passwords ------------------------------------------------------------------------------------------------------------------
-
-_SECRET = re.compile(
-    r"(?<![A-Za-z0-9])(?:"
-    r"[srp]k_(?:live|test)_[A-Za-z0-9]{8,}"  # Stripe
-    r"|whsec_[A-Za-z0-9+/=_-]{8,}"  # signing secrets of webhooks
-    r"|rfk_[A-Za-z0-9_-]{8,}"  # ours
-    r"|sk-[A-Za-z0-9_-]{20,}"  # providers of models
-    r"|AKIA[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{35}"
-    r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{20,}"
-    r"|xox[abeoprs]-[A-Za-z0-9-]{10,}"
-    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"  # JSON Web Tokens
-    r"|-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[A-Za-z0-9+/=\s]{0,10000}(?:-----END [A-Z ]{0,20}PRIVATE KEY-----)?"
-    r")"
-)
-_BEARER = re.compile(r"\bbearer\s+(?P<value>(?=[A-Za-z._~+/-]{0,200}\d)[A-Za-z0-9._~+/-]{12,}=*)", re.IGNORECASE)
-_LABELLED_SECRET = re.compile(
-    r"\b(?:api|secret|access|private|client)[_ -]?(?:key|token|secret)\s*(?::|=|\bis\b:?)\s*[\"']?(?P<value>[A-Za-z0-9._~+/=-]{12,})",
-    re.IGNORECASE,
-)
-_PASSWORD = re.compile(
-    r"(?<![A-Za-z])(?:password|passwort|kennwort|passcode|passphrase|passwd|pwd|pin(?: code)?|contraseña|mot de passe|senha|wachtwoord)"
-    # After a colon or an equals sign it is one whatever it looks like; after "is" only when it does not look like a word.
-    r"\s*(?:(?:is|ist|es|est)?\s*[:=]\s*[\"']?(?P<any>(?!\[password removed\])[^\s\"',;]+)"
-    r"|\s(?:is|ist|es|est)\s+[\"']?(?P<odd>(?=[^\s\"']{0,100}[\d!@#$%^&*])[^\s\"',;]{4,}))",
-    re.IGNORECASE,
-)

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.apart import DETAILS
 from refunds.clock import Clock
-from refunds.masking import Masked, mask
+from refunds.masking import Masked, mask, mask_field
 from store import identifiers
 from store.sealing import Opening, Unreadable, open_value, seal_value
 from store.sql import Query
@@ -122,13 +122,13 @@ def _masked(kind: str, value: str) -> Masked:
         return mask(value)
     counts = Counter[str]()
 
-    def leaf(part: Any) -> Any:
+    def leaf(part: Any, name: str = "") -> Any:
         if isinstance(part, str):
-            found = mask(part)
+            found = mask_field(name, part)
             counts.update(found.counts)
             return found.text
         if isinstance(part, dict):
-            return {name: leaf(one) for name, one in part.items()}
+            return {name: leaf(one, name) for name, one in part.items()}
         return [leaf(one) for one in part] if isinstance(part, list) else part
 
     text = json.dumps(leaf(json.loads(value)), ensure_ascii=False)

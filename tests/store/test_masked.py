@@ -19,18 +19,18 @@ async def test_every_text_of_a_request_is_masked_and_the_entry_says_how_much_of_
         "conversation_context": "DE89370400440532013000",
     }
 
-    refund = await world.accept(world.request(**words, metadata={"note": f"card {CARD}"}))
+    refund = await world.accept(world.request(**words, metadata={"note": f"card {CARD}", "password": "rosebud"}))
 
     texts = await kept(world, refund)
     assert texts["message"] == "I paid with [card number removed], cvc [security code removed]"
     assert (texts["agent_reasoning"], texts["conversation"]) == ("password: [password removed]", "[bank account removed]")
-    assert "4242" not in texts["details"] and "card [card number removed]" in texts["details"]
+    assert "4242" not in texts["details"] and "rosebud" not in texts["details"] and "card [card number removed]" in texts["details"]
     [entry] = world.ledger(refund)
     assert entry["data"]["masked"] == {
         "message": {"card": 1, "cvc": 1},
         "agent_reasoning": {"password": 1},
         "conversation": {"iban": 1},
-        "details": {"card": 1},
+        "details": {"card": 1, "password": 1},
     }
     assert set(entry["commitments"]) == {"message", "agent_reasoning", "conversation", "details"}
 
