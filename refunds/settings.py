@@ -13,7 +13,7 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from refunds import points
-from refunds.ledger.origin import check_name
+from refunds.ledger.origin import check_name, is_address
 from refunds.readers import Allowance, parse_allowances
 from refunds.token_prices import TokenPrice, parse_price
 
@@ -212,7 +212,7 @@ class Settings(BaseSettings):
         if self.refunds_ledger_key is not None and (not self.ledger_seeds or any(len(seed) != 32 for seed in self.ledger_seeds)):
             raise ValueError("REFUNDS_LEDGER_KEY must be 32 bytes in base64, or several of those; make one with: openssl rand -base64 32")
         targets = self.ledger_targets
-        if len(set(targets)) != len(targets) or any(not target.startswith(("/", "https://", "http://")) for target in targets):
+        if len(set(targets)) != len(targets) or any(not (target.startswith("/") or is_address(target)) for target in targets):
             raise ValueError("LEDGER_COPIES must be absolute paths (a directory ends in a slash) and http addresses, each once")
         if any("@" in target.partition("://")[2].partition("/")[0] for target in targets):
             raise ValueError("LEDGER_COPIES must hold no passwords: a checkpoint is no secret, and whoever takes it checks its signature")

@@ -4,7 +4,7 @@ A checkpoint is never signed that contradicts an earlier one (c2sp.org/tlog-chec
 must be what was signed. Its copies are rows of the same transaction, so that none is lost between making and copying; each is tried until it has arrived.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -29,6 +29,14 @@ _BACK_OFF_S = (1, 5, 15, 60, 300)
 TOLD_AFTER = 4
 """People are told when a copy could not be made so many times."""
 LEASE = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was signed: so many entries, and the root over them."""
+
+    size: int
+    root: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +66,22 @@ async def covering(connection: AsyncConnection, ledger_id: int) -> Row | None:
 
 
 async def make(
-    connection: AsyncConnection, at: datetime, *, keys: Sequence[SigningKey], targets: Sequence[str], again: bool = False
-) -> int | None:
-    """Sign what is numbered, and have a copy sent to each target; returns how many entries are signed.
+    connection: AsyncConnection,
+    at: datetime,
+    *,
+    keys: Sequence[SigningKey],
+    targets: Sequence[str],
+    again: bool = False,
+    known: Mapping[int, bytes] | None = None,
+) -> Made | None:
+    """Sign what is numbered, and have a copy sent to each target; returns what is signed.
 
-    ``None`` when there is nothing new to sign (unless ``again``), and 0 when another one is at work. Raises :class:`store.sequencing.Inconsistent` when what is stored
-    contradicts what was signed before: then nothing is signed.
+    ``None`` when there is nothing new to sign (unless ``again``), and the size 0 when another one is at work. ``known`` are sizes and roots that this log signed, as
+    the caller knows from elsewhere than the database. Raises :class:`store.sequencing.Inconsistent` when what is stored contradicts what was signed before: then
+    nothing is signed.
     """
     if not (await connection.execute(select(func.pg_try_advisory_xact_lock(LOCK)))).scalar_one():
-        return 0
+        return Made(0, b"")
     size = (await connection.execute(select(func.coalesce(func.max(ledger_entries.c.seq), 0)))).scalar_one()
     last = await newest_checkpoint(connection)
     origin, names = keys[0].name, [key.vkey for key in keys]
@@ -76,6 +91,8 @@ async def make(
     try:
         if last is not None and (last["size"] > size or await root_at(connection, last["size"]) != bytes(last["root"])):
             raise Inconsistent(f"the first {last['size']} entries are not those that were signed on {last['made_at']:%Y-%m-%d %H:%M:%S}")
+        for signed_size, signed_root in (known or {}).items():
+            await _check_known(connection, size, signed_size, signed_root)
         root = await root_at(connection, size)
     except KeyError as error:
         raise Inconsistent(f"the tree has no node {error.args[0]}, although {size} entries are numbered") from None
@@ -87,16 +104,31 @@ async def make(
     if renamed:
         await enter(connection, KEYS_CHANGED, at, actor=SYSTEM, origin=origin, keys=names)
     points.writes("checkpoint")
-    return size
+    return Made(size, root)
 
 
-async def take_copies(connection: AsyncConnection, now: datetime, *, limit: int = 20) -> list[Copy]:
-    """Take copies that are due, oldest first, for :data:`LEASE`: what has not arrived by then is due again."""
+async def _check_known(connection: AsyncConnection, size: int, signed_size: int, signed_root: bytes) -> None:
+    if signed_size > size:
+        raise Inconsistent(
+            f"{signed_size} entries were signed, and here are {size}: the database is an older one (ledger.md, after a restore)"
+        )
+    if await root_at(connection, signed_size) != signed_root:
+        raise Inconsistent(f"the first {signed_size} entries are not those of which a copy is kept (ledger.md, after a restore)")
+
+
+async def targets_due(connection: AsyncConnection, now: datetime) -> list[str]:
+    """The places for which a copy is due."""
+    due = select(ledger_exports.c.target).where(ledger_exports.c.done_at.is_(None), ledger_exports.c.due_at <= now).distinct()
+    return list((await connection.execute(due)).scalars())
+
+
+async def take_copy(connection: AsyncConnection, now: datetime, target: str) -> Copy | None:
+    """Take the copy that has been due for longest at a place, for :data:`LEASE`: if it has not arrived by then it is due again. ``None`` when none is."""
     due = (
         select(ledger_exports.c.checkpoint_id, ledger_exports.c.target)
-        .where(ledger_exports.c.done_at.is_(None), ledger_exports.c.due_at <= now)
+        .where(ledger_exports.c.target == target, ledger_exports.c.done_at.is_(None), ledger_exports.c.due_at <= now)
         .order_by(ledger_exports.c.due_at, ledger_exports.c.checkpoint_id)
-        .limit(limit)
+        .limit(1)
         .with_for_update(skip_locked=True)
     ).cte("due")
     taken = await connection.execute(
@@ -112,7 +144,8 @@ async def take_copies(connection: AsyncConnection, now: datetime, *, limit: int 
             ledger_checkpoints.c.note,
         )
     )
-    return sorted((Copy(*row) for row in taken), key=lambda copy: copy.checkpoint_id)
+    row = taken.one_or_none()
+    return None if row is None else Copy(*row)
 
 
 async def arrived(connection: AsyncConnection, copy: Copy, now: datetime) -> None:

@@ -5,13 +5,15 @@ A copy is worth what its place is: it should be one that whoever could change th
 
 import asyncio
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 import httpx
 
-from refunds.ledger.verifier import Wrong, split_notes
+from refunds.ledger.origin import goes_over_http, is_address
+from refunds.ledger.verifier import Checkpoint, Key, Wrong, open_checkpoint, split_notes
 from store.checkpoints import Copy
 
 _TAIL = 64 * 1024
@@ -25,7 +27,8 @@ class Copier:
     """Sends copies. Close it at the end."""
 
     def __init__(self, timeout: timedelta) -> None:
-        self._http = httpx.AsyncClient(timeout=timeout.total_seconds(), follow_redirects=False)
+        self._timeout_s = timeout.total_seconds()
+        self._http = httpx.AsyncClient(timeout=self._timeout_s, follow_redirects=False)
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -33,7 +36,7 @@ class Copier:
 
     async def send(self, copy: Copy) -> None:
         """Bring a checkpoint to its target. Raises :class:`CopyFailed`; then it may or may not be there."""
-        if copy.target.startswith(("http://", "https://")):
+        if goes_over_http(copy.target):
             await self._post(copy)
             return
         write = into_directory if copy.target.endswith("/") else onto_file
@@ -43,13 +46,21 @@ class Copier:
             raise CopyFailed(f"{copy.target}: {error.strerror or type(error).__name__}") from error
 
     async def _post(self, copy: Copy) -> None:
+        """Post it and look at the head of the answer alone: a time-out over all of it, because one between two bytes never ends for whoever sends some."""
+        if not is_address(copy.target):
+            raise CopyFailed("it is no address")
         headers = {"Content-Type": "text/plain; charset=utf-8", "Ledger-Size": str(copy.size)}
         try:
-            answer = await self._http.post(copy.target, content=copy.note.encode(), headers=headers)
-        except httpx.HTTPError as error:
+            async with (
+                asyncio.timeout(self._timeout_s),
+                self._http.stream("POST", copy.target, content=copy.note.encode(), headers=headers) as answer,
+            ):
+                if not answer.is_success:
+                    raise CopyFailed(f"it answered {answer.status_code}")
+        except TimeoutError:
+            raise CopyFailed(f"no answer within {self._timeout_s:g} s") from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise CopyFailed(f"no answer: {type(error).__name__}") from error
-        if not answer.is_success:
-            raise CopyFailed(f"it answered {answer.status_code}")
 
 
 def into_directory(copy: Copy) -> None:
@@ -66,7 +77,10 @@ def into_directory(copy: Copy) -> None:
 
 
 def onto_file(copy: Copy) -> None:
-    """At the end of one file, after an empty line. What a crash left there half written is cut off first. Raises ``OSError``."""
+    """At the end of one file, after an empty line. What a crash left there half written is cut off first; a file that holds anything else is left as it is.
+
+    Raises ``OSError``, and :class:`CopyFailed` for such a file.
+    """
     path = Path(copy.target)
     is_new = not path.exists()
     with path.open("ab+") as file:
@@ -76,6 +90,8 @@ def onto_file(copy: Copy) -> None:
         whole = _whole(tail)
         if copy.note.encode() in tail[:whole]:
             return
+        if not _is_begun(tail[whole:], copy.note):
+            raise CopyFailed(f"{copy.target} holds something else than checkpoints of this log; name another file")
         if whole < len(tail):
             file.truncate(size - len(tail) + whole)
         file.write((b"\n" if size - len(tail) + whole else b"") + copy.note.encode())
@@ -83,6 +99,35 @@ def onto_file(copy: Copy) -> None:
         os.fsync(file.fileno())
     if is_new:
         _sync(path.parent)
+
+
+def newest_in(target: str, keys: Sequence[Key]) -> Checkpoint | None:
+    """The checkpoint that signs most of those in a place which can be read: ``None`` for an address, and where none is there that one of these keys signed.
+
+    Raises ``OSError``.
+    """
+    if goes_over_http(target):
+        return None
+    path = Path(target)
+    if target.endswith("/"):
+        notes = [max(found).read_bytes()] if (found := list(path.glob("*.checkpoint"))) else []
+    else:
+        with path.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
+            tail = file.read()
+        notes = split_notes(tail[: _whole(tail)])
+    opened: list[Checkpoint] = []
+    for note in notes:
+        with suppress(Wrong):
+            opened.append(open_checkpoint(note, keys))
+    return max(opened, key=lambda one: one.size, default=None)
+
+
+def _is_begun(rest: bytes, note: str) -> bool:
+    """Whether the end of a file can be what a crash left of a note of this log: nothing, or the beginning of one or of its next signature."""
+    begun, name = rest.lstrip(b"\n"), note.partition("\n")[0].encode()
+    beginnings = (name + b"\n", "\u2014 ".encode() + name + b" ")
+    return len(begun) <= 2 * len(note.encode()) and any(begun.startswith(one) or one.startswith(begun) for one in beginnings)
 
 
 def _whole(tail: bytes) -> int:

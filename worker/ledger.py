@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from refunds.errors import RefundError
 from refunds.ledger.notes import SigningKey
+from refunds.ledger.verifier import read_key
 from refunds.logs import logger
 from refunds.settings import Settings
 from store import checkpoints
@@ -17,7 +18,8 @@ from store.chain import standing
 from store.changes import tell
 from store.db import Database
 from store.sequencing import BATCH, Batch, Gap, Inconsistent, Sequencer
-from worker.copying import Copier, CopyFailed
+from worker.copies import Copies
+from worker.copying import Copier
 
 log = logger(__name__)
 
@@ -40,7 +42,8 @@ class Keeper:
         self._settings = settings
         self._keys: Sequence[SigningKey] = signing_keys(settings)
         self._sequencer = Sequencer(database)
-        self._copier = copier
+        self.copies = Copies(database, settings.ledger_targets, copier)
+        self._seen: dict[int, bytes] | None = None
         self._everywhere_at = 0.0
         self._signed_at: float | None = None
         self._copied_at = 0.0
@@ -50,14 +53,17 @@ class Keeper:
 
     async def run_for_ever(self) -> None:
         """Keep up at intervals, and at once again while there is more; an outage is logged and tried again."""
-        while True:
-            [met] = await asyncio.gather(self.once(), return_exceptions=True)
-            if isinstance(met, Exception):
-                await self._went_wrong(met)
-            elif isinstance(met, BaseException):
-                raise met
-            if not isinstance(met, int) or met < BATCH:
-                await asyncio.sleep(self._settings.ledger_every_s)
+        try:
+            while True:
+                [met] = await asyncio.gather(self.once(), return_exceptions=True)
+                if isinstance(met, Exception):
+                    await self._went_wrong(met)
+                elif isinstance(met, BaseException):
+                    raise met
+                if not isinstance(met, int) or met < BATCH:
+                    await asyncio.sleep(self._settings.ledger_every_s)
+        finally:
+            await self.copies.end()
 
     async def _went_wrong(self, error: Exception) -> None:
         """An outage is waited for. Anything else is said aloud, and tried again all the same: a role that has ended in silence would be missed last."""
@@ -78,7 +84,7 @@ class Keeper:
         await self._sign()
         if time.monotonic() - self._copied_at >= _COPY_EVERY_S:
             self._copied_at = time.monotonic()
-            await self._copy()
+            await self.copies.go_on()
         return batch.numbered
 
     async def _look_everywhere(self, batch: Batch) -> Batch:
@@ -96,28 +102,22 @@ class Keeper:
         since = None if self._signed_at is None else time.monotonic() - self._signed_at
         if not self._asked and since is not None and since < self._settings.ledger_checkpoint_every_s:
             return
+        targets, known = self._settings.ledger_targets, await self._known()
         async with self._database.begin() as connection:
             now = self._database.clock.now()
-            size = await checkpoints.make(connection, now, keys=self._keys, targets=self._settings.ledger_targets, again=self._asked)
-        if size == 0:
+            made = await checkpoints.make(connection, now, keys=self._keys, targets=targets, again=self._asked, known=known)
+        if made is not None and made.size == 0:
             return  # in the next round, then
         self._signed_at, self._asked = time.monotonic(), False
-        if size is not None:
-            log.info("checkpoint_made", size=size)
+        if made is not None:
+            self._seen = {made.size: made.root}
+            log.info("checkpoint_made", size=made.size)
 
-    async def _copy(self) -> None:
-        async with self._database.one() as connection:
-            due = await checkpoints.take_copies(connection, self._database.clock.now())
-        for copy in due:
-            try:
-                await self._copier.send(copy)
-            except CopyFailed as error:
-                log.warning("checkpoint_not_copied", target=copy.target, size=copy.size, tries=copy.tries, why=str(error))
-                async with self._database.begin() as connection:
-                    await checkpoints.failed(connection, copy, self._database.clock.now(), str(error))
-            else:
-                async with self._database.begin() as connection:
-                    await checkpoints.arrived(connection, copy, self._database.clock.now())
+    async def _known(self) -> dict[int, bytes]:
+        """What this log has signed, whatever the database says: as this process did, or by the copies that it can read, once when it starts."""
+        if self._seen is None:
+            self._seen = await self.copies.newest([read_key(key.vkey) for key in self._keys])
+        return self._seen
 
     async def _look_at_gaps(self, gaps: set[Gap]) -> None:
         """Say which refunds have lost a version: those that two looks at everything have found in the same way, for one can fall between two commits."""

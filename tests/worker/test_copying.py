@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from refunds.ledger import verifier
+from refunds.ledger.notes import SigningKey
 from store.checkpoints import Copy
-from tests.refunds.ledger.logs import KEY, NEXT_KEY, Log
-from worker.copying import into_directory, onto_file
+from tests.refunds.ledger.logs import KEY, NEXT_KEY, ORIGIN, Log, keys
+from worker.copying import CopyFailed, into_directory, newest_in, onto_file
 
 LOG = Log.of(30)
+OTHER_KEY = SigningKey.from_seed(ORIGIN, b"o" * 32)
 
 
 def copy(target: str, size: int) -> Copy:
@@ -45,3 +47,26 @@ def test_what_a_crash_left_half_written_is_cut_off_before_the_next_one(tmp_path:
 def test_a_place_that_is_not_there_is_an_error_of_the_system(tmp_path: Path, write: object) -> None:
     with pytest.raises(FileNotFoundError):
         into_directory(copy(f"{tmp_path}/none/", 1)) if write is into_directory else onto_file(copy(f"{tmp_path}/none/kept", 1))
+
+
+@pytest.mark.parametrize(
+    "words", ["my diary\n", "my diary", LOG.note(1) + "\nmy diary\n", "s\nmy diary", "shop.example/refunds\n" + "diary\n" * 200]
+)
+def test_a_file_that_holds_anything_else_is_refused_and_left_as_it_is(tmp_path: Path, words: str) -> None:
+    path = tmp_path / "kept.txt"
+    path.write_text(words)
+    with pytest.raises(CopyFailed, match="holds something else than checkpoints of this log"):
+        onto_file(copy(str(path), 2))
+    assert path.read_text() == words
+
+
+def test_the_newest_copy_of_a_place_is_the_one_that_signs_most_and_that_we_signed(tmp_path: Path) -> None:
+    (tmp_path / "copies").mkdir()
+    for target in (f"{tmp_path}/copies/", f"{tmp_path}/kept.txt"):
+        write = into_directory if target.endswith("/") else onto_file
+        for size in (2, 10, 9):
+            write(copy(target, size))
+        found = newest_in(target, keys())
+        assert (found.size, found.root) == (10, LOG.root(10)) if found else None
+        assert newest_in(target, keys(OTHER_KEY)) is None
+    assert newest_in("https://copies.example/x", keys()) is None
