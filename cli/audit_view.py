@@ -1,9 +1,10 @@
 """The audit view of a refund as a page: in the order in which an auditor asks."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from cli.output import Output
+from refunds.money import CURRENCIES, Money, format_money
 
 Plain = Mapping[str, Any]
 
@@ -62,7 +63,10 @@ def _asked(out: Output, asked: Plain) -> None:
 
 
 def _amount(shown: Plain) -> str | None:
-    return shown.get("amount_text") or (f"{shown['amount']} {shown['currency']}" if shown["amount"] is not None else None)
+    if shown.get("amount_text") or shown["amount"] is None:
+        return shown.get("amount_text")
+    amount, code = shown["amount"], shown["currency"]
+    return format_money(Money(amount, code)) if code in CURRENCIES else f"{amount} {code or ''}".strip()
 
 
 def _sources(out: Output, sources: Plain | None) -> None:
@@ -101,7 +105,7 @@ def _revision(out: Output, revision: Plain) -> None:
             ("at", revision["created_at"]),
             ("valid until", revision["expires_at"]),
             ("policy", f"version {policy['version']}, {policy['hash']}"),
-            ("outcome", f"{policy['outcome']}: {policy['explanation']}"),
+            ("outcome", f"{policy['outcome']}: {policy['explanation']}" if policy["explanation"] else policy["outcome"]),
             *[("changed", change["words"]) for change in revision["changes"]],
         ]
     )
@@ -137,13 +141,23 @@ def _processor(out: Output, processor: Plain) -> None:
                 ("amount", _amount(one)),
                 ("terms hash", one["terms_hash"]),
                 ("approved by", ", ".join(one["approvals"])),
-                *[(f"request.{name}", value) for name, value in one["request"].items()],
+                *_flat("request", one["request"]),
                 ("idempotency key", one["idempotency_key"]),
                 *[(f"attempt {a['number']}", f"{a['opened_at']}: {a['outcome'] or 'open'} {a['reason'] or ''}") for a in one["attempts"]],
-                *[(f"answer.{name}", value) for name, value in (one["answer"] or {}).items()],
+                *_flat("answer", one["answer"] or {}),
                 ("outcome", one["outcome"]),
             ]
         )
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """A value as a field, or each of its parts under its own name, to the last."""
+    parts = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else None
+    if parts is None:
+        yield name, value
+        return
+    for part, inner in cast("Iterable[tuple[Any, Any]]", parts):
+        yield from _flat(f"{name}.{part}", inner)
 
 
 def _who(entry: Plain) -> str:

@@ -1,8 +1,10 @@
 """The ``refunds`` command: a thin client of the API, and the launcher of the local stack."""
 
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from cli.commands import (
     access,
@@ -23,7 +25,7 @@ from cli.commands import (
     stack,
 )
 from cli.output import Output
-from cli.problems import Problem, misuse
+from cli.problems import Problem, misuse, plainly
 from refunds.errors import RefundError
 
 _HELP = """Durable, human-approved, exactly-once refunds.
@@ -33,8 +35,22 @@ The API is found through REFUNDS_API_URL, or the local stack's files (.local, or
 _EXIT_CODES = """Exit codes: 0 done; 1 the API refused, or the demo went otherwise than expected; 2 the command cannot be carried out as written;
 3 nothing answered; 4 not confirmed, nothing was sent."""
 
+
+class _Plainly(TyperGroup):
+    """Says what is wrong with an argument without the words that a library puts before it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that is named."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = plainly(error.message)
+            raise
+
+
 app = typer.Typer(
     name="refunds",
+    cls=_Plainly,
     help=_HELP,
     epilog=_EXIT_CODES,
     no_args_is_help=True,

@@ -82,6 +82,11 @@ def _line(http_status: int, body: dict[str, Any]) -> str:
     return f"{head}: {_sentence(detail)} {_sentence(str(remedy))}".strip() + also
 
 
+def plainly(text: str) -> str:
+    """Without the words that a library for checking values puts before what the value itself says."""
+    return text.replace("Value error, ", "")
+
+
 def _sentence(text: str) -> str:
-    text = " ".join(text.split()).replace("Value error, ", "")
+    text = plainly(" ".join(text.split()))
     return text if not text or text[-1] in ".!?" else text + "."

@@ -369,5 +369,5 @@ def _section(out: Output, title: str, rows: Any, columns: tuple[str, ...], *, fo
     if rows:
         out.heading(title)
         columns = tuple(name for name in columns if any(row.get(name) not in (None, "") for row in rows))
-        headings = [name.replace("_", " ") for name in columns]
+        headings = [name.removesuffix("_text").replace("_", " ") for name in columns]
         out.table(headings, [[row.get(name) for name in columns] for row in rows], fold=fold.replace("_", " "))

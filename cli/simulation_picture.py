@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.problems import Misused
-from cli.simulation_view import headline
+from cli.simulation_view import headline, to
 from refunds.policy.simulation import Way
 
 SUFFIXES = (".svg", ".html")
@@ -67,4 +67,4 @@ def _page(result: Mapping[str, Any], drawn: str) -> str:
 def _moves(result: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for move in result["moves"]:
         if move["requests"]:
-            yield Way(move["before"]).words, Way(move["after"]).words, f"{move['requests']:,}"
+            yield Way(move["before"]).words, to(move), f"{move['requests']:,}"

@@ -10,6 +10,7 @@ from refunds.policy.simulation import Direction, Way
 BAR = 40
 """The longest bar, in characters."""
 _BEFORE, _AFTER = "░", "█"
+_SAME_CHECKS = "its ladder or tier"
 
 
 def show(out: Output, result: Mapping[str, Any], changed: Sequence[Mapping[str, Any]], *, most: int, kept_in: str) -> None:
@@ -24,13 +25,13 @@ def show(out: Output, result: Mapping[str, Any], changed: Sequence[Mapping[str, 
     if not result["changed"]:
         return
     out.heading("What would change")
-    moves = [(Way(move["before"]).words, Way(move["after"]).words, move["requests"], _amounts(move["amounts"])) for move in result["moves"]]
+    moves = [(Way(move["before"]).words, to(move), move["requests"], _amounts(move["amounts"])) for move in result["moves"]]
     out.table(("from", "to", "requests", "amount"), moves, fold="amount")
     out.heading("By tier, of those that are not denied")
     out.table(("tier", "before", "after", "change"), [(tier, *_counts(both)) for tier, both in result["tiers"].items()])
     out.heading("By amount")
     out.table(
-        ("currency", "", "before", "after", "change"),
+        ("currency", "way", "before", "after", "change"),
         [
             (code, Way(way).words, *(_money(both[at], code) for at in ("before", "after")), _signed_money(both, code))
             for code, ways in result["amounts"].items()
@@ -54,6 +55,12 @@ def headline(result: Mapping[str, Any]) -> str:
         f"{result['changed']:,} would go otherwise under {after} ({parts})" if result["changed"] else f"all would go the same under {after}"
     )
     return f"Of {result['requests']:,} requests as {before} judges them, {change}."
+
+
+def to(move: Mapping[str, str]) -> str:
+    """Where a request would have gone. Within one way something else is different: who is asked, until when, or with which evidence."""
+    words = Way(move["after"]).words
+    return f"{words}, but otherwise" if move["before"] == move["after"] else words
 
 
 def bars(outcomes: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
@@ -88,13 +95,13 @@ def _list(out: Output, result: Mapping[str, Any], changed: Sequence[Mapping[str,
             _money(one["amount"], one["currency"]),
             one["reason"],
             Way(one["before"]["way"]).words,
-            Way(one["after"]["way"]).words,
+            to({"before": one["before"]["way"], "after": one["after"]["way"]}),
             one["direction"],
-            ", ".join(one["checks"]),
+            ", ".join(one["checks"]) or _SAME_CHECKS,
         )
         for one in changed[:most]
     ]
-    out.table(("request", "amount", "reason", "before", "after", "", "because of"), rows, fold="because of")
+    out.table(("request", "amount", "reason", "before", "after", "change", "because of"), rows, fold="because of")
     if kept_in:
         out.say(f"All of them are in {kept_in}.")
     elif result["changed"] > most:

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
 from refunds.errors import Code, RefundError
+from refunds.money import Money, format_money
 from store import identifiers
 from store.changes import enter
 from store.remarks import open_remark
@@ -152,7 +153,7 @@ def summary(extent: Extent) -> list[str]:
     row = extent.row
     said = [
         f"{_number(row['orders'], 'order')}, {_number(row['refunds'], 'refund')} and {_number(row['texts'], 'text')} are held.",
-        f"First recorded at {row['created_at']:%Y-%m-%d}."
+        f"First recorded on {row['created_at']:%Y-%m-%d}."
         + (f" A customer of the merchant since {row['account_created_at']:%Y-%m-%d}." if row["account_created_at"] else ""),
     ]
     standing: Sequence[Mapping[str, Any]] = row["standing"]
@@ -160,7 +161,11 @@ def summary(extent: Extent) -> list[str]:
 
 
 def _standing(one: Mapping[str, Any]) -> str:
-    amount = f", {one['amount']} in minor units of {one['currency']}" if one["amount"] is not None and one["currency"] else ""
+    amount = (
+        f", {format_money(Money(one['amount'], one['currency']))} ({one['currency']})"
+        if one["amount"] is not None and one["currency"]
+        else ""
+    )
     return f"{one['status']}: {_number(one['refunds'], 'refund')}{amount}."
 
 

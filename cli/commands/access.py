@@ -1,5 +1,6 @@
 """Who may call: people, services and agents, and their keys."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -77,7 +78,17 @@ def _ceiling(text: str) -> tuple[str, int]:
 @keys.command("list")
 def list_keys(as_json: Json = False) -> None:
     """List keys, without the keys themselves."""
-    _listed("/v1/keys", "keys", ("id", "principal_id", "roles", "hint", "created_at", "expires_at", "revoked_at"), as_json)
+    out = Output(as_json)
+    with Api() as api:
+        answer = api.get("/v1/keys")
+        if as_json:
+            out.json(answer)
+            return
+        handles = {one["id"]: one["handle"] for one in api.get("/v1/people")["people"]}
+    _table(out, [key | {"whose": handles.get(key["principal_id"])} for key in answer["keys"]], _KEY_COLUMNS)
+
+
+_KEY_COLUMNS = ("id", "whose", "principal_id", "roles", "hint", "created_at", "expires_at", "revoked_at")
 
 
 @keys.command("add")
@@ -124,7 +135,11 @@ def _listed(path: str, name: str, columns: tuple[str, ...], as_json: bool) -> No
     if as_json:
         out.json(answer)
         return
-    rows = [[", ".join(v) if isinstance(v := row.get(column), list) else v for column in columns] for row in answer[name]]
+    _table(out, answer[name], columns)
+
+
+def _table(out: Output, records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    rows = [[", ".join(v) if isinstance(v := record.get(column), list) else v for column in columns] for record in records]
     out.table([column.replace("_", " ") for column in columns], rows)
 
 

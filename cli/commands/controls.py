@@ -90,7 +90,9 @@ def _show_controls(out: Output, answer: Any) -> None:
     if out.as_json:
         out.json(answer)
         return
-    for control in answer.get("controls", [answer]):
+    for number, control in enumerate(answer.get("controls", [answer])):
+        if number:
+            out.text("")
         out.fields(
             [
                 ("scope", control.get("scope")),

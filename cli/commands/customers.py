@@ -114,7 +114,7 @@ def _lines(where: Path) -> Iterator[str]:
 
 def export(
     customer: Customer = None,
-    output: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write the whole as JSON to this new file.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the whole as JSON to this new file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Everything that is held of a customer, for a request for access: a summary, and with --output or --json all of it."""

@@ -90,10 +90,8 @@ def checkpoint(
     elif out_file is None:
         out.fields(
             [
-                *(
-                    (name.replace("_", " "), found[name])
-                    for name in ("origin", "size", "root", "made_at", "entries", "unnumbered", "behind_s")
-                ),
+                *((name.replace("_", " "), found[name]) for name in ("origin", "size", "root", "made_at", "entries", "unnumbered")),
+                ("behind", f"{found['behind_s']} s"),
                 *(("key", key) for key in found["keys"]),
                 *(("copies to", _copy_in_words(copy)) for copy in found["copies"]),
             ]
@@ -163,7 +161,7 @@ def verify(
         raise Misused("--key: give the verifier key of the log, which you got from elsewhere; a file cannot vouch for itself.")
     try:
         trusted = [verifier.read_key(key) for key in keys]
-        held = verifier.keep((note for path in kept or [] for note in verifier.split_notes(path.read_bytes())), trusted)
+        held = verifier.keep((note for path in kept or [] for note in verifier.kept_notes(path.read_bytes())), trusted)
         now = SystemClock().now()
         whole = file.is_dir() and seq is None
         report = verify_period(file, trusted, held, now) if whole else verifier.verify_file(file, trusted, held, now, seq)
@@ -172,7 +170,7 @@ def verify(
             Output(as_json).json({"verified": False, "kind": wrong.kind, "entry": wrong.seq, "what": str(wrong)})
         raise Problem(str(wrong), Exit.MISUSED if wrong.kind == "key" else Exit.REFUSED) from None
     except OSError as error:
-        raise Misused(f"{error.filename} cannot be read: {error.strerror}.") from None
+        raise Misused(f"{error.filename or file} cannot be read: {error.strerror}.") from None
     if as_json:
         Output(as_json).json(
             {"verified": True, "what": report.said, "signed_by": report.checkpoint.signed_by, "unknown": report.checkpoint.unknown}

@@ -37,7 +37,7 @@ def list_versions(
         (row["version"], row["standing"].replace("_", " "), row["effective_from"], _author(row), row["hash"][:12], row["note"])
         for row in answer["versions"]
     ]
-    out.table(("version", "", "from", "published by", "hash", "note"), rows, fold="note")
+    out.table(("version", "standing", "from", "published by", "hash", "note"), rows, fold="note")
     if answer["next_before"] is not None:
         out.say(f"There are older ones; show them with --limit, or GET /v1/policy/versions?before={answer['next_before']}.")
 

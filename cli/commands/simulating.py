@@ -87,7 +87,8 @@ class _Kept:
             before, after = one["before"], one["after"]
             row = [one["id"], one["amount"], one["currency"], one["reason"], before["way"], before["tier"], after["way"], after["tier"]]
             # A cell that begins like a formula is text for whoever opens it in a spreadsheet; an id from a CSV file could be one.
-            self._write([f"'{cell}" if str(cell)[:1] in "=+-@" else cell for cell in (*row, one["direction"], " ".join(one["checks"]))])
+            cells = (*row, one["direction"], " ".join(one["checks"]))
+            self._write([f"'{cell}" if str(cell).startswith(("=", "+", "-", "@", "\t", "\r")) else cell for cell in cells])
 
 
 @contextmanager

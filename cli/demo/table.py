@@ -1,7 +1,7 @@
 """The demo's table: live on a terminal; in a pipe one line for each change, and the whole table at the end."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -15,7 +15,8 @@ from cli.output import clean, fits, records
 from cli.refund_view import amount_of, ended
 from refunds.ids import workflow_id
 
-COLUMNS = ("scene", "refund", "order", "amount", "status", "waits for", "ended", "run")
+_WAITS = "waits for"
+COLUMNS = ("scene", "refund", "order", "amount", "status", _WAITS, "ended", "run")
 REFRESHES_PER_SECOND = 5
 WIDE = 120
 """Cells from which on the moving table has room for what a refund waits for."""
@@ -60,24 +61,35 @@ def compact(rows: Iterable[Row], ui: str, *, footer: str, width: int) -> Table:
 def complete(rows: Iterable[Row], ui: str, *, width: int) -> Table | Text:
     """All there is to say when all is over: a table, or where it does not fit a block for each refund. Nothing is cut."""
     rows = list(rows)
-    texts = [cells(row, ui)[:-1] for row in rows]
+    names, texts = _told(COLUMNS[:-1], [cells(row, ui)[:-1] for row in rows])
     # A drawn table has three cells of lines and padding a column, and one more; `fits` counts the two between columns already.
-    if not fits(COLUMNS[:-1], texts, width - len(COLUMNS) - 5 - len("open")):
-        blocks = records(COLUMNS[:-1], texts, width)
+    if not fits(names, texts, width - len(names) - 6 - len("open")):
+        blocks = records(names, texts, width)
         for row in rows:
             blocks.highlight_words([row.refund], f"link {run_link(ui, row.refund)}")
         return blocks
     table = Table(header_style="bold", expand=True)
-    for name in COLUMNS:
+    for name in (*names, "run"):
         table.add_column(name, no_wrap=True)
     for row in rows:
-        scene, refund, order, amount, status, waits, how, link = cells(row, ui)
-        ending = Text(how, style="" if row.as_expected else "bold red")
-        run = _linked("open", link)
-        table.add_row(
-            Text(scene), _linked(refund, link), Text(order), Text(amount, justify="right"), _status(status), Text(waits), ending, run
-        )
+        *told, link = cells(row, ui)
+        drawn = {name: Text(cell) for name, cell in zip(COLUMNS, told, strict=False)} | {
+            "refund": _linked(row.refund, link),
+            "amount": Text(amount_of(row.now), justify="right"),
+            "status": _status(str(row.now.get("status"))),
+            "run": _linked("open", link),
+        }
+        drawn["ended"].stylize("" if row.as_expected else "bold red")
+        table.add_row(*(drawn[name] for name in (*names, "run")))
     return table
+
+
+def _told(columns: Sequence[str], texts: Sequence[tuple[str, ...]]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows without what nothing waits for any more: at the end of a demo that is every refund."""
+    waits = columns.index(_WAITS)
+    left_out = {waits} if texts and all(row[waits] == clean(None) for row in texts) else set[int]()
+    names, *rows = ([cell for at, cell in enumerate(row) if at not in left_out] for row in (columns, *texts))
+    return names, rows
 
 
 def _linked(text: str, address: str) -> Text:
@@ -139,7 +151,8 @@ class ChangeLines:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.refresh()
         self._say("")
-        rows = [COLUMNS, *(cells(row, self._ui) for row in self._board.rows())]
+        names, texts = _told(COLUMNS, [cells(row, self._ui) for row in self._board.rows()])
+        rows = [names, *texts]
         widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
         for row in rows:
             self._say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -58,6 +58,7 @@ async def test_it_holds_everything_of_the_person_and_nothing_of_another(api: Api
     assert refund["revisions"][0]["facts"]["customer"] == view["context"]["customer"]
     assert [decision["role"] for decision in refund["decisions"]] == [decision["role"] for decision in view["decisions"]]
     assert found["summary"][0] == f"1 order, 1 refund and {len(view['texts']) + 1} texts are held."
+    assert found["summary"][-1] == f"{view['status']}: 1 refund, {view['amount_text']} ({view['currency']})."
 
 
 async def test_colleagues_stand_in_it_by_their_roles_only(api: Api) -> None:

@@ -88,7 +88,7 @@ def view(**changed: Any) -> dict[str, Any]:
                         "revision": 1,
                         "terms_hash": HASH,
                         "approvals": ["de_1"],
-                        "request": {"charge": "pi_1"},
+                        "request": {"charge": "pi_1", "params": {"amount": 12000, "metadata": {"refunds_refund": ID}}},
                     },
                     **{
                         "idempotency_key": "key-op-1",
@@ -125,6 +125,18 @@ def test_the_page_answers_what_an_auditor_asks(api: FakeApi, refunds: Runner) ->
         *("ceiling", "require_review", "Rita", "Mia", "manager", "key-op-1", "re_1", "42", "opened"),
     ):
         assert said in shown, said
+
+
+def test_amounts_are_as_people_read_them_and_a_request_is_told_to_its_last_part(api: FakeApi, refunds: Runner) -> None:
+    asked = view()["asked"] | {"request": {"amount": 12000, "currency": "JPY", "full": False, "reason": "other"}}
+    revision = view()["revisions"][0]
+    silent = [revision | {"policy": revision["policy"] | {"explanation": ""}}]
+    api.on("GET", f"/v1/refunds/{ID}/audit", (200, view(asked=asked, revisions=silent)))
+
+    lines = [line.split(maxsplit=1) for line in refunds("audit", ID).out.splitlines()]
+
+    assert ["amount", "¥12,000"] in lines and ["outcome", "proceed"] in lines
+    assert ["request.params.amount", "12000"] in lines and ["request.params.metadata.refunds_refund", ID] in lines
 
 
 def test_a_cost_that_nobody_knows_is_not_made_up(api: FakeApi, refunds: Runner) -> None:

@@ -116,7 +116,7 @@ def test_an_export_is_summed_up_and_written_for_its_owner_alone(api: FakeApi, re
     api.on("GET", "/v1/customers/c-1/export", (200, DOCUMENT))
 
     shown = refunds("export", "--customer", "c-1")
-    saved = refunds("export", "--customer", "c-1", "--output", "c.json")
+    saved = refunds("export", "--customer", "c-1", "-o", "c.json")
     again = refunds("export", "--customer", "c-1", "--output", "c.json")
     whole = refunds("export", "--customer", "c-1", "--json")
 

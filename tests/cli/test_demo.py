@@ -1,5 +1,6 @@
 """The demo's judgement: it says that all went well only when all did. The demo as a whole runs in `.ci/run`."""
 
+import io
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -129,7 +130,7 @@ def test_the_pipe_gets_a_line_a_change_and_a_whole_table(capsys: pytest.CaptureF
 
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[2] for line in lines[:2]] == ["approved", "succeeded"], "a line a change, none twice"
-    assert lines[2] == "" and lines[3].split() == ["scene", "refund", "order", "amount", "status", "waits", "for", "ended", "run"]
+    assert lines[2] == "" and lines[3].split() == ["scene", "refund", "order", "amount", "status", "ended", "run"], "nothing waits any more"
     assert lines[4].endswith("http://ui/namespaces/default/workflows/refund-rf_1") and len(lines) == 5
 
 
@@ -143,6 +144,16 @@ def test_the_terminal_gets_one_line_a_refund_and_links(capsys: pytest.CaptureFix
     out = capsys.readouterr().out
     assert out.count("http://ui/namespaces/default/workflows/refund-rf_1") >= 4
     assert "(expected denied)" in out
+
+
+@pytest.mark.parametrize(("final", "shown"), [(True, False), (False, True)])
+def test_the_end_has_a_column_for_what_refunds_wait_for_only_where_one_waits(final: bool, shown: bool) -> None:
+    rows = [row(SUCCEEDED), row(SUCCEEDED | {"final": final, "next_step": "a decision on $30.00"})]
+    console = Console(width=200, record=True, file=io.StringIO())
+
+    console.print(table.complete(rows, "http://ui", width=200))
+
+    assert ("waits for" in (said := console.export_text())) is shown and ("a decision on $30.00" in said) is shown
 
 
 def test_the_scenes_are_those_of_the_demo_and_share_nothing() -> None:

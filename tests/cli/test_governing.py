@@ -50,6 +50,14 @@ def test_controls_say_whether_money_is_sent(api: FakeApi, refunds: Runner, state
     assert f"sends money  {sends}" in ran.out.splitlines() and "changed by   olga" in ran.out.splitlines() and ran.err == ""
 
 
+def test_scopes_stand_apart(api: FakeApi, refunds: Runner) -> None:
+    api.on("GET", "/v1/controls", (200, {"controls": [STOPPED, STOPPED | {"scope": "agents"}]}))
+
+    blocks = refunds("controls").out.split("\n\n")
+
+    assert [block.splitlines()[0].split() for block in blocks] == [["scope", "everything"], ["scope", "agents"]]
+
+
 def test_a_stop_without_a_reason_is_not_sent(api: FakeApi, refunds: Runner) -> None:
     assert (refunds("stop").code, api.calls) == (2, [])
 

@@ -78,12 +78,13 @@ def seen(printed: str) -> list[str]:
         ),
         (("show", REFUND["id"]), f"/v1/refunds/{REFUND['id']}", WHOLE, [REFUND["id"], OPERATION, "re_3PxLqW2eZvKYlo2C1", "ab" * 32]),
         (("people", "list"), "/v1/people", {"people": PEOPLE}, [PERSON, "support-system"]),
-        (("keys", "list"), "/v1/keys", {"keys": KEYS}, [KEY, PERSON]),
+        (("keys", "list"), "/v1/keys", {"keys": KEYS}, [KEY, PERSON, "support-system"]),
     ],
 )
 def test_ids_are_whole_and_no_line_is_too_long(
     api: FakeApi, refunds: Runner, command: tuple[str, ...], path: str, answer: Any, whole: list[str]
 ) -> None:
+    api.on("GET", "/v1/people", (200, {"people": PEOPLE}))
     api.on("GET", path, (200, answer))
 
     ran = refunds(*command)

@@ -204,6 +204,7 @@ WHOLE = streamed(
     {"type": "progress", "done": 0, "total": 9_000},
     {"type": "changed", "changed": CHANGED},
     {"type": "changed", "changed": CHANGED | {"id": "=cmd()"}},
+    {"type": "changed", "changed": CHANGED | {"id": "rf_2", "before": way("reviewer", 3), "checks": [], "direction": "other"}},
     {"type": "progress", "done": 9_000, "total": 9_000},
     {"type": "result", "result": RESULT, "at": "2026-03-01T00:00:00.000000Z"},
 )
@@ -220,8 +221,21 @@ def test_a_simulation_shows_what_would_change_by_everything(api: FakeApi, refund
     for words in ("Left out: 4, never judged.", "2 of them are parts of groups", "$150,000.00", "-$150,000.00", "+2,500", "because of"):
         assert words in ran.out
     assert "░" * 40 + " 9,000" in ran.out and "█" * 12 + " 2,500" in ran.out
+    assert "a reviewer" in ran.out and "a reviewer, but otherwise" not in ran.out
     assert ran.out.count("rf_1") == 1 and "=cmd()" not in ran.out
     assert "--changed FILE.csv" in ran.err
+
+
+def test_the_same_way_with_other_people_or_times_is_told_apart(api: FakeApi, refunds: Runner, files: dict[str, str]) -> None:
+    same = CHANGED | {"before": way("reviewer", 3), "direction": "other", "checks": []}
+    moves = [{"before": "reviewer", "after": "reviewer", "requests": 1, "amounts": {"USD": 6_000}}]
+    result = RESULT | {"changed": 1, "stricter": 0, "other": 1, "moves": moves}
+    api.on("POST", "/v1/policy/simulations", (200, streamed({"type": "changed", "changed": same}, {"type": "result", "result": result})))
+
+    ran = refunds("policy", "simulate", files["new"], "--picture", "p.html")
+
+    assert ran.out.count("a reviewer, but otherwise") == 2 and "its ladder or tier" in ran.out
+    assert "<td>a reviewer, but otherwise</td>" in Path("p.html").read_text()
 
 
 def test_every_changed_request_goes_into_a_file_that_a_spreadsheet_runs_nothing_of(
@@ -233,7 +247,8 @@ def test_every_changed_request_goes_into_a_file_that_a_spreadsheet_runs_nothing_
 
     with (tmp_path / "all.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["id"] for row in rows] == ["rf_1", "'=cmd()"]
+    assert [row["id"] for row in rows] == ["rf_1", "'=cmd()", "rf_2"]
+    assert rows[2]["checks"] == "", "what no check made different stays an empty cell"
     assert (rows[0]["before"], rows[0]["after"], rows[0]["tier_after"], rows[0]["checks"]) == ("automatic", "reviewer", "3", "ceiling")
 
 

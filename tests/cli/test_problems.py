@@ -42,6 +42,13 @@ def test_what_a_library_says_first_is_not_repeated(api: FakeApi, refunds: Runner
     assert refunds("controls").err == "INVALID_FIELD (at): it is no time. x.\n"
 
 
+def test_an_argument_that_is_wrong_is_told_without_a_librarys_words(api: FakeApi, refunds: Runner) -> None:
+    ran = refunds("mode", "foo", "--reason", "x")
+
+    assert (ran.code, api.calls) == (2, [])
+    assert "Invalid value for 'live|draft': 'foo' is not one of 'live', 'draft'." in ran.err and "Value error" not in ran.err
+
+
 def test_a_part_that_does_not_exist_is_named_with_those_that_do(refunds: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("REFUNDS_HOME", str(tmp_path / "none"))
 
