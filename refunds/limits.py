@@ -239,7 +239,7 @@ def why(limit: Limit, found: State, base: str | None) -> str:
     if found.own is None or found.uncounted:
         return f"{text}; what some of it counts as in {base} is not recorded: record the missing rate (refunds rates set)"
     if found.opens_at is None:
-        return f"{text}; {shown(found.own, money)} is more than the whole limit and never fits: revise it, or raise the limit"
+        return f"{text}; {shown(found.own, money)} is more than the whole limit and never fits: ask for less, or raise the limit"
     return f"{text}; it opens again at {rfc3339(found.opens_at)}"
 
 
@@ -263,7 +263,7 @@ class Tally:
 
     def stands(self, limit: Limit, at: datetime, *, key: str, own: int) -> State:
         """How the limit stands for ``key``, which counts as ``own``."""
-        used, kept = self.used(limit, at, besides=key), self._keeps(key, own)
+        used, kept = self.used(limit, at, besides=key), self._keeps(key, own) and own <= limit.at_most
         found = State(limit.name, limit.at_most, sum(amount for _, amount in used), own, 0, None, limit.warn_at_percent, kept)
         return found if found.fits else replace(found, opens_at=reopens(limit, at, used, own))
 

@@ -86,8 +86,7 @@ async def record_review(
         right = await right_to_deny(connection, change, actor, on_behalf_of=on_behalf_of, reason=reason)
     else:
         right, revision = await right_to_approve(connection, change, actor, on_behalf_of=on_behalf_of, reason=reason)
-        for person in sorted({person.principal_id for person in right.persons}):  # always in one order: each takes a lock
-            await check_limits(connection, change.at, reviewer=person, terms=revision)
+        await check_limits(connection, change.at, reviewers=right.persons, terms=revision)
     step = sum(1 for d in recorded if d["kind"] == REVIEW) + 1
     decision_id = await record_decision(
         connection,

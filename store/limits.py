@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Self
 
-from sqlalchemy import ARRAY, DateTime, Text, and_, bindparam, case, func, literal_column, select, text
+from sqlalchemy import ARRAY, DateTime, Text, and_, bindparam, case, func, literal_column, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -128,11 +128,18 @@ def rate_words(policy: Policy, at: datetime) -> dict[str, Any]:
     return {"base": policy.base, "scale": _scales(policy.base), "youth": timedelta(days=policy.rates_at_most_days_old), "now": at}
 
 
+_UNMOVED = """
+    CASE WHEN NOT EXISTS (SELECT FROM limit_uses m WHERE m.refund_id = u.refund_id AND m.stage = 'sent' AND m.given_back_at IS NULL) THEN 0 END
+"""
+"""What terms that nobody can count keep from others while their money has not moved: nothing. Before it moves they have to fit (``store/sending.py``)."""
+
+
 def _counted(at: int, who: Who, stage: Stage) -> str:
     """The statement that lists what counts towards the limit at a place of the list: when it was taken, and what it counts as in the base currency."""
+    uncounted = f", {_UNMOVED}" if stage is Stage.RESERVED else ""
     rows = f"""
         SELECT u.taken_at, coalesce(CASE WHEN u.currency = CAST(:base AS text) THEN u.amount WHEN u.base = CAST(:base AS text) THEN u.worth END,
-                                    {by_newest_rate("u")}) AS worth
+                                    {by_newest_rate("u")}{uncounted}) AS worth
           FROM limit_uses u
          WHERE u.stage = '{stage.value}' AND u.taken_at >= :since_{at} AND u.given_back_at IS NULL AND u.refund_id <> :refund AND {_WHOSE[who]}
     """
@@ -204,13 +211,22 @@ def concerning(policy: Policy, subject: Subject, stage: Stage) -> tuple[LimitRul
 
 
 async def ask(
-    connection: AsyncConnection, policy: Policy, subject: Subject, stage: Stage, at: datetime, *, besides: str, locking: bool
+    connection: AsyncConnection,
+    policy: Policy,
+    subject: Subject,
+    stage: Stage,
+    at: datetime,
+    *,
+    besides: str,
+    locking: bool,
+    only: tuple[LimitRule, ...] | None = None,
 ) -> Asked:
-    """Lock the limits that concern a subject and ask in one statement what is used of each, without the refund ``besides``. Inside a pipeline.
+    """Lock the limits that concern a subject, or ``only`` some of those, and ask in one statement what is used of each, without the refund ``besides``. Inside
+    a pipeline.
 
     What only holds later refuses nothing when terms are reserved, so it is not waited for then.
     """
-    limits = concerning(policy, subject, stage)
+    limits = concerning(policy, subject, stage) if only is None else only
     given = _given(policy, subject, at, besides, limits)
     if not limits:
         return Asked(limits, stage, at, given, None)
@@ -235,11 +251,13 @@ async def answered(connection: AsyncConnection, asked: Asked, worth: int | None)
     found: list[LimitFacts] = []
     rows = sorted(await asked.answer.all(), key=lambda row: row["place"])
     held = int(rows.pop(0)["worth"]) if rows[0]["place"] < 0 else -1
-    kept = worth is not None and worth <= held
+    keeps = worth is not None and worth <= held
     for row in rows:
         limit = asked.limits[row["place"]]
         used = int(row["worth"]) if limit.counts_money else row["refunds"]
         own, uncounted = (worth, row["uncounted"]) if limit.counts_money else (1, 0)
+        # In time when it was taken; but what is more than the whole limit by now fits nowhere.
+        kept = keeps and own is not None and own <= limit.at_most
         facts = LimitFacts(limit.name, used, own, uncounted, kept=kept)
         if own is not None and not state(limit, facts).fits:
             opens_at = await _reopens(connection, asked, limit, own, used, row["place"])
@@ -308,6 +326,22 @@ async def standings_now(
             limit = by_name[facts.name]
             shown.append((one.stage, standing(limit, state(limit, facts), policy.base)))
     return shown
+
+
+_COUNT = Query(
+    update(limit_uses)
+    .where(
+        limit_uses.c.refund_id == bindparam("refund"),
+        limit_uses.c.stage == literal_column(f"'{Stage.RESERVED}'"),
+        limit_uses.c.worth.is_(None),
+    )
+    .values(base=bindparam("base"), worth=bindparam("worth", type_=limit_uses.c.worth.type))
+)
+
+
+async def count(connection: AsyncConnection, refund_id: str, *, base: str | None, worth: int) -> None:
+    """Record what terms count as of which nobody could tell when they were reserved. In a pipeline, or outside of one."""
+    await _COUNT.ask(connection, refund=refund_id, base=base, worth=worth)
 
 
 _TOLD = Query(

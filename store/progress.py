@@ -153,6 +153,8 @@ class Steps:
                 if void or not await requoting.no_news(connection, change, revision, again, state):
                     await quoting.quote(connection, self.settings, change, again, state, before=revision, by_itself=True)
                     return await self._saved(connection, change)
+                if await self._limited(connection, change, payment):
+                    return await self._saved(connection, change)
             change.put(wake_at=None, slot_at=None, detail=None)
             change.move(Event.APPROVE, revision=change["revision"], terms_hash=change["terms_hash"])
             return await self._saved(connection, change)
@@ -171,7 +173,8 @@ class Steps:
             return True
         if change["code"] == Code.TERMS_EXPIRED:
             return False  # nothing kept it back; it only had to be judged again
-        if await self._limited(connection, change, payment):
+        # What has to be judged anew is, before it waits for a limit: whatever it waits for afterwards says nothing about its terms.
+        if change["code"] in requoting.MOMENTARY and await self._limited(connection, change, payment):
             return True
         slot = change["slot_at"]
         if slot is None:

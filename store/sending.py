@@ -4,7 +4,7 @@ So a month of approvals, or a stop that was lifted, goes out at the pace that is
 and looks again by itself then.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import rfc3339
 from refunds.errors import Code
+from refunds.facts import LimitFacts
 from refunds.limits import Stage, first_refused, state, why
 from refunds.money import Money
 from refunds.policy import Policy
@@ -33,8 +34,9 @@ _LET_THROUGH = Query(
       FROM breakers b
       CROSS JOIN LATERAL (
         SELECT count(*) AS used, min(u.taken_at) AS oldest FROM limit_uses u
-         WHERE u.stage = 'sent' AND u.given_back_at IS NULL AND u.refund_id <> :refund
-           AND u.taken_at >= b.since AND u.taken_at > :hour_ago
+         WHERE u.stage = 'sent' AND u.refund_id <> :refund AND u.taken_at >= b.since AND u.taken_at > :hour_ago
+           AND (u.given_back_at IS NULL
+                OR EXISTS (SELECT FROM refunds r WHERE r.id = u.refund_id AND r.status IN ('failed', 'released')))
            AND CASE WHEN b.scope = 'everything' THEN true WHEN b.scope = 'agents' THEN u.by_agent
                     WHEN b.scope LIKE 'agent:%' THEN b.scope = 'agent:' || u.agent_id ELSE b.scope = 'processor:' || u.processor END
       ) t
@@ -46,7 +48,7 @@ _LET_THROUGH = Query(
     """
     )
 )
-"""A half-open breaker that covers a refund and has let through as many as it may in an hour."""
+"""A half-open breaker that covers a refund and has let through as many as it may in an hour: also those that were refused, which is what it may have opened for."""
 
 _AHEAD = Query(
     select(func.count().cast(Integer)).where(
@@ -64,13 +66,15 @@ class Room:
     """Whether there is room for a refund to be sent now: ``refusal`` says why not, ``looks_at`` when to look again, and ``uses`` is what it takes if there is."""
 
     uses: Mapping[str, Any]
-    policy: Policy | None = None
     refusal: tuple[Code, str] | None = None
     looks_at: datetime | None = None
+    uncounted: bool = False
 
     async def take(self, connection: AsyncConnection, change: Change) -> None:
         """Count it. In a pipeline, or outside of one."""
         await limits.take(connection, change.row, Stage.SENT, **self.uses)
+        if self.uncounted and self.uses["worth"] is not None:
+            await limits.count(connection, change.id, base=self.uses["base"], worth=self.uses["worth"])
 
     def wait(self, change: Change) -> None:
         """Have the held refund look again when there may be room."""
@@ -83,28 +87,53 @@ async def room(connection: AsyncConnection, change: Change, revision: Row, *, pr
     force, subject, at = await policies.in_force(connection, change.at), limits.Subject.of(change.row), change.at
     policy = force.policy
     uses = await _uses(connection, change, revision, policy, processor)
+    late = _not_counted_yet(policy, subject, revision)
     async with pipelined(connection):
+        first = await limits.ask(connection, policy, subject, Stage.RESERVED, at, besides=change.id, locking=locking, only=late)
         asked = await limits.ask(connection, policy, subject, Stage.SENT, at, besides=change.id, locking=locking)
         if locking:
             await _HALF_OPEN_LOCK.ask(connection)
         given = {"by_agent": subject.by_agent, "agent": subject.agent, "processor": processor}
         full = await _LET_THROUGH.ask(connection, refund=change.id, hour_ago=at - timedelta(hours=1), **given)
+    if (refusal := _fits_late(policy, late, await limits.answered(connection, first, uses["worth"]))) is not None:
+        return Room(uses, refusal, at if refusal[0] is Code.TERMS_EXPIRED else at + timedelta(seconds=pacing.LIMITED_S))
     found = await limits.answered(connection, asked, uses["worth"])
     by_name = {limit.name: limit for limit in asked.limits}
     states = [state(by_name[facts.name], facts) for facts in found]
     if (refused := first_refused(states)) is not None:
         limit = by_name[refused.name]
         looks_at = await _turn(connection, change, limit, refused.opens_at, refused.own)
-        return Room(uses, policy, (Code.LIMIT_EXCEEDED, why(limit, refused, policy.base)), looks_at)
+        return Room(uses, (Code.LIMIT_EXCEEDED, why(limit, refused, policy.base)), looks_at)
     if (breaker := await full.first()) is not None:
         opens_at = breaker["oldest"] + timedelta(hours=1)
         words = f"breaker {breaker['name']} is half-open: {breaker['per_hour']} refunds in one hour went; the next may go at {rfc3339(opens_at)}"
-        return Room(uses, policy, (Code.BREAKER_OPEN, words), min(opens_at, at + timedelta(seconds=pacing.LIMITED_S)))
+        return Room(uses, (Code.BREAKER_OPEN, words), min(opens_at, at + timedelta(seconds=pacing.LIMITED_S)))
     if locking:
         await limits.tell_of_warnings(
             connection, change, policy, [standing(by_name[one.name], one, policy.base) for one in states if one.warns]
         )
-    return Room(uses, policy)
+    return Room(uses, uncounted=bool(late))
+
+
+def _not_counted_yet(policy: Policy, subject: limits.Subject, revision: Row) -> tuple[LimitRule, ...]:
+    """The limits on amounts that were to be taken when the terms were reserved, where nobody could tell then what they count as."""
+    recorded = revision["facts"].get("base") or {}
+    if policy.base is None or revision["currency"] == policy.base or recorded.get("amount") is not None:
+        return ()
+    return tuple(limit for limit in limits.concerning(policy, subject, Stage.RESERVED) if limit.counts_money)
+
+
+def _fits_late(policy: Policy, late: Sequence[LimitRule], found: Sequence[LimitFacts]) -> tuple[Code, str] | None:
+    """Why terms that nobody could count when they were reserved may not go now, or ``None``: still nobody can, or what denies has no room for them."""
+    by_name = {limit.name: limit for limit in late}
+    for facts in found:
+        limit = by_name[facts.name]
+        now = state(limit, facts)
+        if now.is_exceeded and limit.when_exceeded == "deny":
+            return Code.TERMS_EXPIRED, f"{why(limit, now, policy.base)}; the terms are judged again"
+        if not (now.fits or now.is_exceeded):
+            return Code.LIMIT_EXCEEDED, why(limit, now, policy.base)
+    return None
 
 
 async def _uses(connection: AsyncConnection, change: Change, revision: Row, policy: Policy, processor: str) -> dict[str, Any]:

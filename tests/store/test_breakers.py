@@ -105,6 +105,24 @@ async def test_half_open_lets_exactly_as_many_through_however_many_come_at_once(
     assert sum(isinstance(one, tuple) for one in opened) == 2
 
 
+async def test_half_open_counts_also_what_failed(world: World) -> None:
+    """It may have opened for failures: that each gives its money back makes no room for the next."""
+    await world.policy(with_breakers(FAILURES))
+    ids = await shop(world, 10)
+    for operation, attempt in await sent(world, *ids[:3]):
+        await world.submitting.failed_attempt(operation, attempt, Refused("no_card"))
+    await judged(world)
+    world.clock.advance(minutes=30)
+    await judged(world)
+
+    for one in ids[3:8]:
+        await world.submitting.failed_attempt(*await world.attempted(one), Refused("no_card"))
+    sixth = await world.kept(ids[8])
+
+    assert (sixth.status, sixth.code) == ("held", "BREAKER_OPEN")
+    assert "half-open" in sixth.waits_for
+
+
 async def test_a_share_of_failures_opens_it_and_it_closes_by_itself_where_the_policy_says_so(world: World) -> None:
     await world.policy(with_breakers(FAILURES + ", closes_itself_after: 2h"))
     ids = await shop(world, 9)
