@@ -4,7 +4,8 @@ Fixtures (a test asks for what it needs; a service nobody asks for is not starte
 
 postgres_server   session   deploy.local.postgres.PostgresServer, running; not durable, because its data is thrown away
 template_database session   name of a database with all migrations applied; never connect to it, clone it
-database          function  FreshDatabase: a clone of the template for this test alone: `.url(role)`, `.connect(role)`, `.name`
+watched_database  session   the same with the witness of tests/witness.py in it
+database          function  FreshDatabase: a clone of the watched one for this test alone: `.url(role)`, `.connect(role)`, `.name`
 module_database   module    the same, one for all tests of a module
 empty_database    function  FreshDatabase with roles and no migrations, for tests of the migrations themselves
 temporal_server   session   TemporalServer: `.address`, `.ui`, `.namespace`; our settings and search attributes, real time
@@ -172,14 +173,20 @@ def template_database(postgres_server: PostgresServer) -> str:
     return name
 
 
+@pytest.fixture(scope="session")
+def watched_database(postgres_server: PostgresServer, template_database: str) -> str:
+    name = "template_watched"
+    postgres_server.create_database(name, template_database)
+    with postgres_server.connect("postgres", name) as connection:
+        witness.watch(connection)
+    return name
+
+
 @contextlib.contextmanager
 def _clone(server: PostgresServer, template: str | None, module: object = None) -> Iterator[FreshDatabase]:
     name = f"test_{next(_numbers)}"
     server.create_database(name, template)
     try:
-        if template is not None:
-            with server.connect("postgres", name) as connection:
-                witness.watch(connection)
         yield FreshDatabase(server, name)
         with server.connect("postgres", name) as connection:
             found = [one for one in witness.unentered(connection) if one not in getattr(module, witness.BROUGHT_ABOUT, ())]
@@ -190,14 +197,14 @@ def _clone(server: PostgresServer, template: str | None, module: object = None) 
 
 
 @pytest.fixture
-def database(postgres_server: PostgresServer, template_database: str, request: pytest.FixtureRequest) -> Iterator[FreshDatabase]:
-    with _clone(postgres_server, template_database, request.module) as fresh:
+def database(postgres_server: PostgresServer, watched_database: str, request: pytest.FixtureRequest) -> Iterator[FreshDatabase]:
+    with _clone(postgres_server, watched_database, request.module) as fresh:
         yield fresh
 
 
 @pytest.fixture(scope="module")
-def module_database(postgres_server: PostgresServer, template_database: str, request: pytest.FixtureRequest) -> Iterator[FreshDatabase]:
-    with _clone(postgres_server, template_database, request.module) as fresh:
+def module_database(postgres_server: PostgresServer, watched_database: str, request: pytest.FixtureRequest) -> Iterator[FreshDatabase]:
+    with _clone(postgres_server, watched_database, request.module) as fresh:
         yield fresh
 
 

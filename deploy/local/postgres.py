@@ -154,9 +154,11 @@ class PostgresServer:
         with self.connect(SUPERUSER, "postgres") as connection:
             database = sql.Identifier(name)
             if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone():
+                # Copying files costs two checkpoints, which are cheap only where nothing need be on the disk.
+                strategy = sql.SQL("WAL_LOG" if self._durable else "FILE_COPY")
                 connection.execute(
-                    sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE {}").format(
-                        database, sql.Identifier(OWNER), sql.Identifier(template or "template0")
+                    sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE {} STRATEGY {}").format(
+                        database, sql.Identifier(OWNER), sql.Identifier(template or "template0"), strategy
                     )
                 )
                 connection.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(database))
