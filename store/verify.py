@@ -69,7 +69,7 @@ def _verified(connection: psycopg.Connection, given: argparse.Namespace, note: C
             "The key was read from the database itself. To be sure that nobody rewrote all of it, give the key you kept: --key " + named[0]
         )
     keys = [verifier.read_key(key) for key in named]
-    kept = verifier.keep((one for path in given.checkpoint for one in verifier.split_notes(path.read_bytes())), keys)
+    kept = verifier.keep((one for path in given.checkpoint for one in verifier.kept_notes(path.read_bytes())), keys)
     behind = timedelta(seconds=given.behind_s)
     return Verification(connection, keys, kept, SystemClock().now(), behind).run(shown(sys.stderr.isatty()))
 
@@ -95,10 +95,10 @@ def main() -> int:
         print(wrong, file=sys.stderr)
         return 2 if wrong.kind == "key" else 1
     except (psycopg.Error, SettingsError) as error:
-        print(f"The ledger cannot be verified: {str(error).splitlines()[0]}", file=sys.stderr)
+        print(f"The ledger cannot be verified: {(str(error).splitlines() or [type(error).__name__])[0]}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"{error.filename} cannot be read: {error.strerror}.", file=sys.stderr)
+        print(f"{error.filename or 'A file of checkpoints'} cannot be read: {error.strerror}.", file=sys.stderr)
         return 2
     seconds = time.monotonic() - started
     if given.json:

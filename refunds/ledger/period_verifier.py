@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 if __package__:
-    from refunds.ledger.verifier import Kept, Key, Report, Wrong, keep, read_key, split_notes, verify_proof
+    from refunds.ledger.verifier import Kept, Key, Report, Wrong, keep, kept_notes, read_key, verify_proof
 else:
-    from verifier import Kept, Key, Report, Wrong, keep, read_key, split_notes, verify_proof  # pyright: ignore[reportMissingImports]
+    from verifier import Kept, Key, Report, Wrong, keep, kept_notes, read_key, verify_proof  # pyright: ignore[reportMissingImports]
 
 FORMAT = "refunds period 1"
 MANIFEST, PROOF = "manifest.json", "manifest.proof.json"
@@ -36,7 +36,7 @@ def verify_period(directory: Path, keys: Sequence[Key], kept: Kept, now: datetim
         raise Wrong("changed", f"{MANIFEST} was changed: entry {entry['seq']} of the ledger is of another manifest.", entry["seq"])
     for name, said in manifest["files"].items():
         _verify_file(directory / name, name, said)
-    more = sorted(p.name for p in directory.iterdir() if _NAME.fullmatch(p.name) and p.name not in manifest["files"])
+    more = sorted(p.name for p in directory.iterdir() if p.suffix.lower() in (".csv", ".jsonl") and p.name not in manifest["files"])
     if more:
         raise Wrong("changed", f"{more[0]} is no part of this export.")
     said = f"{len(manifest['files'])} files of {manifest['from']} to {manifest['to']}, all as exported. {report.said}"
@@ -85,13 +85,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         keys = [read_key(key) for key in given.key]
-        kept = keep((note for path in given.checkpoint for note in split_notes(path.read_bytes())), keys)
+        kept = keep((note for path in given.checkpoint for note in kept_notes(path.read_bytes())), keys)
         print(verify_period(given.directory, keys, kept, datetime.now(UTC)).said)  # noqa: TID251 - an auditor's own clock
     except Wrong as wrong:
         print(wrong, file=sys.stderr)
         return 2 if wrong.kind == "key" else 1
     except OSError as error:
-        print(f"{error.filename} cannot be read: {error.strerror}.", file=sys.stderr)
+        print(f"{error.filename or given.directory} cannot be read: {error.strerror}.", file=sys.stderr)
         return 2
     return 0
 

@@ -35,6 +35,7 @@ FIELDS = {"v", "seq", "at", "type", "refund", "refund_version", "actor", "on_beh
 AHEAD = timedelta(minutes=5)
 """How far the clock that wrote an entry may be before the clock that reads it."""
 LONGEST_LINE = 16 * 1024 * 1024
+MOST_SAID = 1_000
 MOST_SIGNATURES = 100
 EXACT = 2**53 - 1
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
@@ -46,7 +47,8 @@ class Wrong(Exception):
     """What is wrong, as a sentence; of which kind, in a word; and the first entry it is about, when it is about one."""
 
     def __init__(self, kind: str, sentence: str, seq: int | None = None) -> None:
-        super().__init__(sentence)
+        # What a file says of itself is in some sentences: it must not reach a terminal as anything but letters.
+        super().__init__("".join(one if one.isprintable() else "\ufffd" for one in sentence[:MOST_SAID]))
         self.kind, self.seq = kind, seq
 
 
@@ -222,6 +224,8 @@ def open_checkpoint(note: bytes, keys: Sequence[Key]) -> Checkpoint:
     if not signed_by:
         given = ", ".join(str(key) for key in keys)
         raise Wrong("wrong_key", f"The checkpoint was signed by {', '.join(unknown)} and not by the key that was given, {given}.")
+    if not any(key.name == read.origin and str(key) in signed_by for key in keys):
+        raise Wrong("wrong_key", f"The checkpoint of {read.origin} was signed by {', '.join(signed_by)}, which is a key of another log.")
     return Checkpoint(read.origin, read.size, read.root, signed_by, unknown)
 
 
@@ -240,6 +244,14 @@ def split_notes(data: bytes) -> list[bytes]:
         if not current[-1].startswith(dash) or not current[-1].endswith(b"\n"):
             raise Wrong("truncated", "The file of checkpoints ends within one.")
         notes.append(b"".join(current))
+    return notes
+
+
+def kept_notes(data: bytes) -> list[bytes]:
+    """The notes of a file that somebody kept. Raises :class:`Wrong` also where there is none: an empty file must not pass for a check that was made."""
+    notes = split_notes(data)
+    if not notes:
+        raise Wrong("malformed", "The file of checkpoints holds none.")
     return notes
 
 
@@ -417,14 +429,21 @@ class Report:
 
 
 class Kept:
-    """Checkpoints that were put aside earlier: what they signed must still be so."""
+    """Checkpoints that were put aside earlier: what they signed must still be so. ``log`` is the one they are held against, as soon as that is known."""
 
     def __init__(self, checkpoints: Iterable[Checkpoint]) -> None:
         self._by_size: dict[int, Checkpoint] = {}
         for one in sorted(checkpoints, key=lambda one: one.size):
             other = self._by_size.setdefault(one.size, one)
             if other.root != one.root:
-                raise Wrong("forked", f"Two kept checkpoints sign different histories of the same {one.size} entries: the log was forked.")
+                self.log = other.origin
+                raise self._otherwise(
+                    one,
+                    f"Two kept checkpoints sign different histories of the same {one.size} entries: the log was forked.",
+                    "forked",
+                    None,
+                )
+        self.log: str | None = None
         self._agreed = 0
 
     @property
@@ -446,23 +465,48 @@ class Kept:
         kept = self._by_size.get(size)
         if kept is not None and kept.root != root:
             first = self._agreed + 1
-            return Wrong(
-                "forked",
+            said = (
                 f"This is another history than the one that was signed: a kept checkpoint of {size} entries has another root,"
-                f" so an entry from {first} to {size} was changed after it was signed.",
-                first,
+                f" so an entry from {first} to {size} was changed after it was signed."
             )
+            return self._otherwise(kept, said, "forked", first)
         self._agreed = size if kept is not None else self._agreed
         return None
 
     def reaches(self, size: int) -> None:
         """Raise :class:`Wrong` when more entries were signed than there are."""
         if self.newest > size:
-            raise Wrong(
-                "truncated",
-                f"Entry {size + 1} and what follows is missing: a kept checkpoint signs {self.newest} entries, and here are {size}.",
-                size + 1,
-            )
+            said = f"Entry {size + 1} and what follows is missing: a kept checkpoint signs {self.newest} entries, and here are {size}."
+            raise self._otherwise(self._by_size[self.newest], said, "truncated", size + 1)
+
+    def _otherwise(self, kept: Checkpoint, said: str, kind: str, seq: int | None) -> Wrong:
+        if self.log is None or kept.origin == self.log:
+            return Wrong(kind, said, seq)
+        return Wrong("other_log", f"A kept checkpoint of {kept.size} entries is of another log, {kept.origin}, and not of {self.log}.")
+
+
+class Standing:
+    """Where entries leave each refund: its versions have no gap (a row that vanished before it was numbered leaves one), and each move begins where it stood."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, tuple[int, str]] = {}
+
+    def follow(self, seq: int | None, entry: dict[str, Any]) -> None:
+        """Carry a refund on by one of its entries, or (without ``seq``) by a row that waits for a number. Raises :class:`Wrong`."""
+        what = f"Entry {seq}" if seq else "A row without a number"
+        refund, version, data = entry["refund"], entry["refund_version"], entry["data"]
+        if refund is None and version is None:
+            return
+        if not isinstance(refund, str) or type(version) is not int or not _is_object(data):
+            raise Wrong("state", f"{what} is about a refund and does not say of which, in which version, or what.", seq)
+        before, status = self.of.get(refund, (0, ""))
+        if version != before + 1:
+            raise Wrong("missing", f"{what} is version {version} of refund {refund}, whose version {before + 1} is missing.", seq)
+        if entry["type"] == "status_changed":
+            if data.get("from") != status:
+                raise Wrong("state", f"{what} moves refund {refund} from {data.get('from')}, and it stood at {status or 'nothing'}.", seq)
+            status = str(data.get("to"))
+        self.of[refund] = version, status or "received"
 
 
 def keep(notes: Iterable[bytes], keys: Sequence[Key]) -> Kept:
@@ -477,8 +521,10 @@ def verify_export(lines: Iterable[bytes], keys: Sequence[Key], kept: Kept, now: 
     """
     rest, digest = iter(lines), hashlib.sha256()
     checkpoint = read_header(_whole(next(rest, b""), digest, "The file ends within its first line."), keys)
-    chain = Chain(now)
+    chain, standing = Chain(now), Standing()
+    kept.log = checkpoint.origin
     forked: Wrong | None = None
+    lost: Wrong | None = None
     while chain.size < checkpoint.size:
         seq = chain.size + 1
         said = f"The file is truncated: entry {seq} is cut off or missing, and {checkpoint.size} entries were signed."
@@ -486,9 +532,11 @@ def verify_export(lines: Iterable[bytes], keys: Sequence[Key], kept: Kept, now: 
         if line.startswith(b'{"sha256"'):
             raise Wrong("truncated", said, seq)
         try:
-            chain.add(line)
+            entry = chain.add(line)
         except Wrong as wrong:
             raise (_told_apart(wrong, rest) if wrong.kind == "order" else wrong) from None
+        if lost is None:
+            lost = _lost(standing, chain.size, entry)
         if kept.get(chain.size) is not None and forked is None:
             forked = kept.differs(chain.size, chain.root())
     chain.end(checkpoint.root)  # an entry that no longer fits explains more than a root does
@@ -504,10 +552,22 @@ def verify_export(lines: Iterable[bytes], keys: Sequence[Key], kept: Kept, now: 
     _read_trailer(next(rest, b""), digest)
     if next(rest, b""):
         raise Wrong("malformed", "Something follows after the end of the export.")
+    if lost is not None:  # every entry is as it was signed, and so it was signed
+        raise lost
     return Report(f"{chain.size} entries, all of them as signed{_by(checkpoint)}.", checkpoint)
 
 
+def _lost(standing: Standing, seq: int, entry: dict[str, Any]) -> Wrong | None:
+    try:
+        standing.follow(seq, entry)
+    except Wrong as wrong:
+        return wrong
+    return None
+
+
 def _whole(line: bytes, digest: Any, otherwise: str, seq: int | None = None) -> bytes:
+    if len(line) >= LONGEST_LINE:
+        raise Wrong("changed", f"A line is longer than {LONGEST_LINE} bytes, which nothing is that a ledger wrote.", seq)
     if not line.endswith(b"\n"):
         raise Wrong("truncated", otherwise, seq)
     digest.update(line)
@@ -565,6 +625,7 @@ def verify_proof(data: bytes, keys: Sequence[Key], kept: Kept, now: datetime, se
             f"The hashes do not lead from entry {number} to what was signed: it was changed, or they prove another entry.",
             number,
         )
+    kept.log = checkpoint.origin
     kept.compare(checkpoint.size, checkpoint.root)
     return Report(f"Entry {number} is one of the {checkpoint.size} entries that were signed{_by(checkpoint)}.", checkpoint)
 
@@ -574,6 +635,7 @@ def verify_consistency(data: bytes, keys: Sequence[Key], kept: Kept) -> Report:
     proof = _fields(data, {"format", "older", "newer", "hashes"}, CONSISTENCY)
     newer = open_checkpoint(_text(proof["newer"]), keys)
     older = open_checkpoint(_text(proof["older"]), keys)
+    kept.log = newer.origin
     for one in (older, newer):
         kept.compare(one.size, one.root)
     if older.size > newer.size:
@@ -591,10 +653,16 @@ def verify_file(path: Path, keys: Sequence[Key], kept: Kept, now: datetime, seq:
     """Verify a file of whichever kind. Raises :class:`Wrong`, and ``OSError`` when it cannot be read."""
     with path.open("rb") as file:
         first = file.readline(LONGEST_LINE)
+        if not first:
+            raise Wrong("malformed", "The file is empty.")
         if first.startswith(b'{"checkpoint":'):
+            if seq is not None:
+                raise Wrong("other_entry", f"This is an export, and not the proof of entry {seq}.")
             return verify_export(_and(first, file), keys, kept, now)
         data = first + file.read(4 * LONGEST_LINE)
     if f'"{CONSISTENCY}"'.encode() in data:
+        if seq is not None:
+            raise Wrong("other_entry", f"This is a proof of consistency, and not the proof of entry {seq}.")
         return verify_consistency(data, keys, kept)
     return verify_proof(data, keys, kept, now, seq)
 
@@ -608,12 +676,20 @@ def _and(first: bytes, file: Any) -> Iterator[bytes]:
 def _fields(data: bytes, names: set[str], format_: str) -> dict[str, Any]:
     """The fields of a file's object, which is laid out for reading in proofs and canonical in exports."""
     try:
-        read = read_json(data) if format_ == EXPORT else json.loads(data.decode())
+        read = read_json(data) if format_ == EXPORT else json.loads(data.decode(), object_pairs_hook=_each_once)
     except (ValueError, RecursionError):
-        raise Wrong("malformed", "The file is not what a ledger wrote: it is cut off, or no JSON.") from None
+        raise Wrong("malformed", "The file is not what a ledger wrote: it is cut off, no JSON, or says something twice.") from None
     if not _is_object(read) or read.keys() != names or read["format"] != format_:
         raise Wrong("malformed", f"The file is not a {format_.rpartition(' ')[0]} in a form that this verifier knows.")
     return read
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names are each there once: of two, another reader would show the one that was not verified."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name twice")
+    return found
 
 
 def _text(value: object) -> bytes:
@@ -645,13 +721,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         keys = [read_key(key) for key in given.key]
-        kept = keep((note for path in given.checkpoint for note in split_notes(path.read_bytes())), keys)
+        kept = keep((note for path in given.checkpoint for note in kept_notes(path.read_bytes())), keys)
         print(verify_file(given.file, keys, kept, datetime.now(UTC), given.seq).said)  # noqa: TID251 - an auditor's own clock
     except Wrong as wrong:
         print(wrong, file=sys.stderr)
         return 2 if wrong.kind == "key" else 1
     except OSError as error:
-        print(f"{error.filename} cannot be read: {error.strerror}.", file=sys.stderr)
+        print(f"{error.filename or given.file} cannot be read: {error.strerror}.", file=sys.stderr)
         return 2
     return 0
 

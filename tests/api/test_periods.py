@@ -89,8 +89,10 @@ async def test_the_export_is_whole_and_every_change_of_it_is_found(api: Api, cha
         if name not in ("manifest.json", "manifest.proof.json"):
             assert wrong(api, directory)[0] == "missing"
         (directory / name).write_bytes(data)
-    (directory / "more.csv").write_text("x")
-    assert wrong(api, directory) == ("changed", "more.csv is no part of this export.")
+    for name in ("more.csv", "Refunds2.CSV", "refunds-2.jsonl"):
+        (directory / name).write_text("x")
+        assert wrong(api, directory) == ("changed", f"{name} is no part of this export.")
+        (directory / name).unlink()
 
 
 async def test_an_export_is_one_entry_and_changes_nothing_else(api: Api) -> None:

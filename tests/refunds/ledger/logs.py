@@ -23,15 +23,16 @@ def keys(*given: notes.SigningKey) -> list[verifier.Key]:
 def row(index: int, **changed: Any) -> Recorded:
     """A row as the database has them: some of a refund, some not, some with what only UTF-8 can say."""
     of_refund = index % 3 != 0
+    version = sum(other % 3 != 0 for other in range(index // 30 * 30, index + 1))
     given: dict[str, Any] = {
         "id": index,
         "at": START + timedelta(seconds=index, microseconds=index),
-        "type": "status_changed" if of_refund else "order_recorded",
+        "type": ("status_changed" if version > 1 else "refund_received") if of_refund else "order_recorded",
         "refund_id": f"rf_{index // 30}" if of_refund else None,
-        "refund_version": index + 1 if of_refund else None,
+        "refund_version": version if of_refund else None,
         "actor": "pr_1",
         "on_behalf_of": None,
-        "data": json.dumps({"from": "received", "amount": index, "note": "ä€😀" if index % 7 == 0 else "plain"}),
+        "data": json.dumps({"from": "received", "to": "received", "amount": index, "note": "ä€😀" if index % 7 == 0 else "plain"}),
         "commitments": json.dumps({"message": "ab" * 32}) if index % 5 == 0 else None,
     }
     return Recorded(**given | changed)

@@ -23,7 +23,7 @@ VALUES = st.recursive(
 
 
 def test_the_bytes_of_an_entry_are_these_and_stay_these() -> None:
-    entry = number(row(5, data='{"b": 1, "a": "ä"}'), 6, EMPTY_ROOT)
+    entry = number(row(5, refund_version=6, data='{"b": 1, "a": "ä"}'), 6, EMPTY_ROOT)
     assert entry.entry == (
         '{"actor":"pr_1","at":"2026-03-01T12:00:05.000005Z","commitments":{"message":"' + "ab" * 32 + '"},"data":{"a":"ä","b":1},'
         '"on_behalf_of":null,"previous":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","refund":"rf_0",'

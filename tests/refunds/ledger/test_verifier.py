@@ -16,11 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refunds.ledger import verifier
+from refunds.ledger.notes import SigningKey
 from refunds.ledger.verifier import Kept, Wrong
 from tests.conftest import ROOT
 from tests.refunds.ledger.logs import KEY, NEXT_KEY, NOW, ORIGIN, START, Log, judged, keys, row, sealed
 
 FILE = ROOT / "refunds" / "ledger" / "verifier.py"
+OTHER = "elsewhere.example/log"
+OTHER_KEY = SigningKey.from_seed(OTHER, bytes(range(64, 96)))
 LOG = Log.of(100)
 EXPORT = LOG.export()
 LINES = EXPORT.splitlines()
@@ -204,6 +207,64 @@ def test_kept_checkpoints_that_contradict_each_other_show_a_fork_by_themselves()
     assert wrong(EXPORT, LOG.note(50), other.note(50)).kind == "forked"
 
 
+def test_a_kept_checkpoint_of_another_log_is_not_called_a_fork() -> None:
+    elsewhere = Log.of(50, actor="pr_2")
+    elsewhere.origin = OTHER
+    for theirs in ((elsewhere.note(50, OTHER_KEY),), (LOG.note(60), elsewhere.note(50, OTHER_KEY))):
+        found = wrong(EXPORT, *theirs, given=keys(KEY, OTHER_KEY))
+        assert (found.kind, str(found)) == (
+            "other_log",
+            f"A kept checkpoint of 50 entries is of another log, {OTHER}, and not of {ORIGIN}.",
+        )
+    longer = Log.of(120)
+    longer.origin = OTHER
+    assert wrong(EXPORT, longer.note(120, OTHER_KEY), given=keys(KEY, OTHER_KEY)).kind == "other_log"
+
+
+def test_the_key_of_another_log_signs_nothing_of_this_one_though_it_was_given() -> None:
+    found = wrong(LOG.export(LOG.note(100, OTHER_KEY)), given=keys(KEY, OTHER_KEY))
+    assert (found.kind, "which is a key of another log" in str(found)) == ("wrong_key", True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "said"),
+    [
+        (
+            [{"refund_version": 1}, {"refund_version": 2}, {"refund_version": 4}],
+            "missing",
+            "Entry 4 is version 4 of refund rf_x, whose version 3 is missing.",
+        ),
+        ([{"refund_version": 2}], "missing", "Entry 2 is version 2 of refund rf_x, whose version 1 is missing."),
+        (
+            [{"refund_version": 1}, {"refund_version": 2, "type": "status_changed", "data": '{"from": "approved", "to": "denied"}'}],
+            "state",
+            "Entry 3 moves refund rf_x from approved, and it stood at received.",
+        ),
+        ([{"refund_version": 1, "data": "[]"}], "state", "Entry 2 is about a refund and does not say of which, in which version, or what."),
+    ],
+)
+def test_what_was_left_out_before_it_was_numbered_is_named_though_it_is_signed(rows: list[dict[str, Any]], kind: str, said: str) -> None:
+    log = Log.of(1)
+    for index, changed in enumerate(rows, 1):
+        log.add(row(index, **({"refund_id": "rf_x", "type": "noted"} | changed)))
+    log.add(row(90))
+    found = wrong(log.export())
+    assert (found.kind, str(found)) == (kind, said)
+
+
+def test_what_a_file_says_of_itself_reaches_a_terminal_as_letters() -> None:
+    log = Log.of(3)
+    log.origin = "evil\x9b2J\u202e/" + "x" * 5_000
+    said = str(wrong(log.export()))
+    assert said.isprintable() and "evil\ufffd2J\ufffd/x" in said and len(said) <= verifier.MOST_SAID
+
+
+def test_a_line_that_is_longer_than_any_entry_is_not_read_on() -> None:
+    found = wrong(LINES[0] + b"\n" + b"[" * verifier.LONGEST_LINE)
+    assert (found.kind, found.seq) == ("changed", 1)
+    assert str(found).startswith("A line is longer than 16777216 bytes")
+
+
 # --- proofs
 
 
@@ -248,6 +309,21 @@ def test_a_proof_that_does_not_hold_is_named(change: Callable[[dict[str, Any]], 
     change(proof)
     found = unproven(proof, seq=asked)
     assert (found.kind, said in str(found)) == (kind, True), str(found)
+
+
+@pytest.mark.parametrize(
+    ("once", "twice"),
+    [
+        ('"seq": 7', '"seq": 3, "seq": 7'),
+        ('"actor": "pr_1"', '"actor": "pr_evil", "actor": "pr_1"'),
+        ('"checkpoint":', '"checkpoint": "", "checkpoint":'),
+    ],
+)
+def test_a_proof_that_says_something_twice_is_none(once: str, twice: str) -> None:
+    """Of two, another reader would show the one that was not verified."""
+    body = json.dumps(LOG.proof(7)).replace(once, twice, 1)
+    with pytest.raises(Wrong, match="says something twice"):
+        verifier.verify_proof(body.encode(), keys(), Kept([]), NOW)
 
 
 def test_a_proof_from_a_fork_is_caught_by_a_kept_checkpoint_of_its_size() -> None:
@@ -392,8 +468,12 @@ def test_the_file_alone_verifies_and_refuses_with_a_code_and_one_sentence(tmp_pa
         ("consistency.json", key, 0, "The 100 entries signed begin with the 64"),
         ("proof.json", (*key, "--seq", "8"), 1, "This is the proof of entry 7, and not of entry 8."),
         ("cut.jsonl", key, 1, "The file is truncated: entry "),
-        ("nothing", key, 1, "it is cut off, or no JSON"),
-        ("garbage", key, 1, "it is cut off, or no JSON"),
+        ("nothing", key, 1, "The file is empty."),
+        ("garbage", key, 1, "it is cut off, no JSON, or says something twice"),
+        ("export.jsonl", (*key, "--seq", "7"), 1, "This is an export, and not the proof of entry 7."),
+        ("consistency.json", (*key, "--seq", "7"), 1, "This is a proof of consistency, and not the proof of entry 7."),
+        ("export.jsonl", (*key, "--checkpoint", str(tmp_path / "nothing")), 1, "The file of checkpoints holds none."),
+        ("export.jsonl", (*key, "--checkpoint", str(tmp_path)), 2, "cannot be read: Is a directory."),
         ("export.jsonl", ("--key", NEXT_KEY.vkey), 1, "and not by the key that was given"),
         ("export.jsonl", (*key, "--checkpoint", str(tmp_path / "kept-cut")), 1, "The file of checkpoints ends within one."),
         ("export.jsonl", ("--key", "no key"), 2, "is not the Ed25519 verifier key"),
