@@ -12,6 +12,7 @@ a { color: var(--link); }
 :focus-visible { outline: 3px solid var(--link); outline-offset: 2px; }
 code, pre { font: 0.875em/1.5 ui-monospace, "Liberation Mono", Menlo, Consolas, monospace; }
 code { background: var(--soft); padding: 0.1em 0.3em; border-radius: 4px; overflow-wrap: anywhere; }
+td:first-child code { overflow-wrap: break-word; }
 pre { background: var(--soft); border: 1px solid var(--line); border-radius: 6px; padding: 0.75rem 1rem; overflow-x: auto; }
 pre code { background: none; padding: 0; overflow-wrap: normal; }
 .skip { position: absolute; left: -999rem; }

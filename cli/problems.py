@@ -79,7 +79,14 @@ def _line(http_status: int, body: dict[str, Any]) -> str:
     head = f"{code} ({field})" if field else code
     others = [str(other.get("field")) for other in body.get("errors") or () if other.get("field") != field]
     also = f" Also wrong: {', '.join(dict.fromkeys(others))}." if others else ""
-    return f"{head}: {_sentence(detail)} {_sentence(str(remedy))}".strip() + also
+    return f"{head}: {_sentence(detail.rstrip('.') + _which(body))} {_sentence(str(remedy))}".strip() + also
+
+
+def _which(body: dict[str, Any]) -> str:
+    """The refunds that an answer names beside its words, which speak of them."""
+    named = [one for one in body.get("refunds") or () if isinstance(one, dict) and "id" in one]
+    told = ", ".join(f"{one['id']} ({one['status']})" if one.get("status") else str(one["id"]) for one in named)
+    return f": {told}" if told else ""
 
 
 def plainly(text: str) -> str:

@@ -56,13 +56,13 @@ def forget(
     if as_json:
         out.json(done)
         return
-    removed = ", ".join(f"{count} {what}" for what, count in done["removed"].items())
+    removed = ", ".join(f"{count} {what if count != 1 else what.removesuffix('s')}" for what, count in done["removed"].items() if count)
     out.fields(
         [
             ("erasure", done["id"]),
             ("forgotten at", done["forgotten_at"]),
             ("kept under", done["customer"]),
-            ("taken away", removed),
+            ("taken away", removed or "nothing more: forgotten already"),
             ("on the list outside", "yes" if done["listed"] else "no: set ERASURE_LIST, or a restore brings them back"),
         ]
     )

@@ -27,8 +27,14 @@ def test_forgetting_names_the_customer_in_the_address_only(api: FakeApi, refunds
 
     assert ran.code == 0, ran.err
     assert api.sent("POST") == [("/v1/customers/a%2Fb%20c/erasure", {"reason": "customer_asked", "reference": "DSR-1"})]
-    assert "1 keys, 4 texts, 2 orders" in ran.out and ERASED["customer"] in ran.out
+    assert "1 key, 4 texts, 2 orders" in ran.out and ERASED["customer"] in ran.out
     assert "a/b c" not in ran.out + ran.err
+
+
+def test_a_customer_who_was_forgotten_already_is_told_so(api: FakeApi, refunds: Runner) -> None:
+    api.on("POST", "/v1/customers/c-1/erasure", (200, ERASED | {"removed": {"keys": 0, "texts": 0, "orders": 0}}))
+
+    assert "nothing more: forgotten already" in refunds("forget", "--customer", "c-1", "--reason", "customer_asked", "--yes").out
 
 
 def test_the_id_may_come_from_stdin(api: FakeApi, refunds: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,16 +74,16 @@ def test_what_is_not_whole_sends_nothing(api: FakeApi, refunds: Runner, argument
 def test_a_refusal_names_what_is_open(api: FakeApi, refunds: Runner) -> None:
     problem = {
         "code": "CUSTOMER_HAS_OPEN_REFUNDS",
-        "detail": "1 refund is under way.",
+        "detail": "2 refunds are under way.",
         "remedy": "Let it end.",
-        "refunds": [{"id": "rf_1"}],
+        "refunds": [{"id": "rf_1", "status": "parked"}, {"id": "rf_2", "status": "pending"}],
     }
     api.on("POST", "/v1/customers/c-1/erasure", (409, problem))
 
     ran = refunds("forget", "--customer", "c-1", "--reason", "customer_asked", "--yes")
 
     assert ran.code == 1
-    assert "CUSTOMER_HAS_OPEN_REFUNDS" in ran.err and "1 refund is under way." in ran.err
+    assert "CUSTOMER_HAS_OPEN_REFUNDS" in ran.err and "2 refunds are under way: rf_1 (parked), rf_2 (pending). Let it end." in ran.err
 
 
 def test_a_list_is_gone_through_in_parts_and_told_as_a_whole(
