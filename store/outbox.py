@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func, insert, literal, select, update
+from sqlalchemy import exists, func, insert, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.messages import Situation
 from refunds.status import Status
 from store.halts import EVERYTHING, covers
 from store.situations import situation
-from store.tables import instructions, outbox, payments, refunds
+from store.tables import controls, halts, instructions, outbox, payments, refunds
 
 _BACK_OFF_S = (1, 2, 5, 15, 60, 300)
 LEASE = timedelta(seconds=60)
@@ -111,12 +111,14 @@ async def say_again(connection: AsyncConnection, refund_ids: Sequence[str], now:
 
 
 async def held_refunds(connection: AsyncConnection, scope: str = EVERYTHING) -> list[str]:
-    """Refunds of a scope that are held back, or legs of whom may be, oldest first: what a resume wakes."""
+    """Refunds of a scope that were held back, or legs of whom may be, and that no other stop, halt or mode keeps back, oldest first: what a resume wakes."""
+    still = exists().where(halts.c.lifted_at.is_(None), covers(halts.c.scope, payments.c.processor))
+    all_of_them = exists().where(controls.c.scope == EVERYTHING, controls.c.stopped | (controls.c.mode != "live"))
     kept_back = (refunds.c.status == Status.HELD) | refunds.c.legs_at.is_not(None)
     rows = await connection.execute(
         select(refunds.c.id)
         .join(payments, payments.c.id == refunds.c.payment_id)
-        .where(kept_back, covers(literal(scope), payments.c.processor))
+        .where(kept_back, covers(literal(scope), payments.c.processor), ~still, ~all_of_them)
         .order_by(refunds.c.status_since)
     )
     return list(rows.scalars())

@@ -9,6 +9,7 @@ import typer
 from cli.client import Api
 from cli.options import Json, Yes, confirm
 from cli.output import Output
+from cli.problems import Refused, Unreachable
 
 
 class Mode(StrEnum):
@@ -18,6 +19,7 @@ class Mode(StrEnum):
     DRAFT = "draft"
 
 
+EVERYTHING = "everything"
 ReasonText = Annotated[str, typer.Option("--reason", help="Why; it is recorded.")]
 
 
@@ -28,7 +30,13 @@ Processor = Annotated[str | None, typer.Option("--processor", help="Only this pa
 
 def stop(reason: ReasonText, agents: Agents = False, agent: Agent = None, processor: Processor = None, as_json: Json = False) -> None:
     """Stop refunds at once: all, or one scope. What had already been sent is listed. Never asks: stopping is always safe."""
-    _control(True, _scope(agents, agent, processor), reason, Output(as_json))
+    out, scope = Output(as_json), _scope(agents, agent, processor)
+    try:
+        _control(True, scope, reason, out)
+    except (Refused, Unreachable) as error:
+        if not isinstance(error, Refused) or error.http_status >= 500:
+            out.say("It may not be stopped. Repeat it; while nothing answers, stop the workers of the role payments: nobody else can send.")
+        raise
 
 
 def resume(
@@ -41,7 +49,7 @@ def resume(
 ) -> None:
     """Let refunds go on after a stop by somebody else, or lift the halt of a scope; what was held is quoted again and sent, one after the other."""
     out, scope = Output(as_json), _scope(agents, agent, processor)
-    confirm(out, "Resume all refunds?" if scope == "everything" else f"Resume refunds of the scope {scope}?", yes=yes)
+    confirm(out, "Resume all refunds?" if scope == EVERYTHING else f"Resume refunds of the scope {scope}?", yes=yes)
     _control(False, scope, reason, out)
 
 
@@ -56,7 +64,7 @@ def mode(
     if wanted is Mode.LIVE:
         confirm(out, "Send what is approved from now on?", yes=yes)
     with Api() as api:
-        _show_controls(out, api.put("/v1/controls", {"scope": "everything", "mode": wanted.value, "reason": reason}))
+        _show_controls(out, api.put("/v1/controls", {"scope": EVERYTHING, "mode": wanted.value, "reason": reason}))
 
 
 def _scope(agents: bool, agent: str | None, processor: str | None) -> str:
@@ -65,7 +73,7 @@ def _scope(agents: bool, agent: str | None, processor: str | None) -> str:
     scopes = [scope for scope in named if scope is not None]
     if len(scopes) > 1:
         raise typer.BadParameter("name one scope: --agents, --agent or --processor; without any it is everything")
-    return scopes[0] if scopes else "everything"
+    return scopes[0] if scopes else EVERYTHING
 
 
 def _of(kind: str, name: str | None) -> str | None:
@@ -90,14 +98,16 @@ def _show_controls(out: Output, answer: Any) -> None:
     if out.as_json:
         out.json(answer)
         return
-    for number, control in enumerate(answer.get("controls", [answer])):
+    shown = answer.get("controls", [answer])
+    everything = next((control for control in shown if control.get("scope") == EVERYTHING), None)
+    for number, control in enumerate(shown):
         if number:
             out.text("")
         out.fields(
             [
                 ("scope", control.get("scope")),
                 ("state", control.get("state")),
-                ("sends money", _sends_money(control)),
+                ("sends money", _sends_money(control, everything)),
                 ("reason", control.get("reason")),
                 ("code", control.get("code")),
                 ("changed by", control.get("changed_by_handle") or ("the orchestrator" if control.get("changed_at") else None)),
@@ -132,7 +142,13 @@ def _whose(control: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return stopped + ([("halts", "; ".join(halts))] if halts else [])
 
 
-def _sends_money(control: Mapping[str, Any]) -> str:
-    """The mode and the stop in one word: ``draft`` prepares refunds and sends none."""
+def _sends_money(control: Mapping[str, Any], everything: Mapping[str, Any] | None) -> str | None:
+    """The mode and the stop in one word: ``draft`` prepares refunds and sends none. A scope sends nothing either while everything does not; whether that is so
+    is not known (``None``) where only the scope was asked of."""
     why = [name for name, holds in (("stopped", control.get("state") == "stopped"), ("draft", control.get("mode") == "draft")) if holds]
+    if control is not everything and not why:
+        if everything is None:
+            return None
+        of_all = _sends_money(everything, everything)
+        return of_all if of_all == "yes" else f"{of_all}: everything"
     return f"no ({', '.join(why)})" if why else "yes"

@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from refunds.errors import Code
 from refunds.people import PrincipalKind, Role
-from store import halts
+from store import halts, outbox
 from tests.api.conftest import Api, Caller
 
 STOPPED = {"state": "stopped", "reason": "double payouts seen"}
@@ -206,6 +206,27 @@ async def test_each_stop_is_its_own(desk: Api) -> None:
         "processor:stripe": "stopped",
     }
     assert shown["moves_money"] is False, "test mode"
+
+
+async def test_a_resume_wakes_only_what_nothing_else_keeps_back(desk: Api) -> None:
+    olga, omar = await desk.caller("olga", Role.OPERATOR), await desk.caller("omar", Role.OPERATOR)
+    view = await desk.in_review(agent_model="a-model")
+    await change(desk, "UPDATE refunds SET status = 'held', code = 'EMERGENCY_STOP' WHERE id = :id", id=view["id"])
+
+    async def goes_on() -> list[str]:
+        async with desk.owner.read() as connection:
+            return await outbox.held_refunds(connection, "agents")
+
+    assert await goes_on() == [view["id"]]
+    for scope in ("everything", "agents", "processor:stripe"):
+        await put(desk, olga, scope, STOPPED)
+        assert await goes_on() == []
+        await put(desk, omar, scope, RUNNING)
+    await put(desk, omar, "everything", {"mode": "draft", "reason": "a first look"})
+    assert await goes_on() == []
+    await put(desk, omar, "everything", {"mode": "live", "reason": "enough"})
+    await put(desk, olga, "agent:bot", STOPPED)
+    assert await goes_on() == [view["id"]], "another agent's stop is not its own"
 
 
 async def test_a_held_refund_says_which_stop_keeps_it_back_and_whose_it_is(desk: Api) -> None:

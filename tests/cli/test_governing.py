@@ -50,6 +50,38 @@ def test_controls_say_whether_money_is_sent(api: FakeApi, refunds: Runner, state
     assert f"sends money  {sends}" in ran.out.splitlines() and "changed by   olga" in ran.out.splitlines() and ran.err == ""
 
 
+@pytest.mark.parametrize(("changed", "says"), [({}, "no (stopped): everything"), ({"state": "running"}, "yes")])
+def test_a_scope_sends_nothing_while_everything_is_stopped(api: FakeApi, refunds: Runner, changed: dict[str, str], says: str) -> None:
+    agents = STOPPED | {"scope": "agents", "state": "running", "mode": None}
+    api.on("GET", "/v1/controls", (200, {"controls": [STOPPED | changed, agents]}))
+
+    block = refunds("controls").out.split("\n\n")[1]
+
+    assert f"sends money  {says}" in block.splitlines()
+
+
+def test_a_scope_that_was_resumed_alone_promises_nothing(api: FakeApi, refunds: Runner) -> None:
+    api.on(
+        "PUT", "/v1/controls", (200, STOPPED | {"scope": "agents", "state": "running", "mode": None, "calls_in_flight": [], "resumed": 0})
+    )
+
+    assert "sends money" not in refunds("resume", "--yes", "--agents", "--reason", "over").out
+
+
+def test_a_stop_without_an_answer_says_that_it_may_not_be_stopped(api: FakeApi, refunds: Runner) -> None:
+    api.on(
+        "PUT",
+        "/v1/controls",
+        (503, {"code": "STORE_UNAVAILABLE", "detail": "x", "status": 503}),
+        (403, {"code": "FORBIDDEN", "detail": "x", "status": 403}),
+    )
+
+    unknown, refused = refunds("stop", "--reason", "fire"), refunds("stop", "--reason", "fire")
+
+    assert unknown.code != 0 and "may not be stopped" in unknown.err and "role payments" in unknown.err
+    assert refused.code != 0 and "may not be stopped" not in refused.err
+
+
 def test_scopes_stand_apart(api: FakeApi, refunds: Runner) -> None:
     api.on("GET", "/v1/controls", (200, {"controls": [STOPPED, STOPPED | {"scope": "agents"}]}))
 
