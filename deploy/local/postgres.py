@@ -57,7 +57,8 @@ SETTINGS = {
     "log_checkpoints": "off",
 }
 # For throw-away databases of tests only: several times faster, and wrong after a power cut.
-THROW_AWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+THROW_AWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "scram_iterations": "1"}
+"""For data that is thrown away: tests open some twenty connections each, and four thousand rounds of hashing a password are most of what one costs."""
 
 
 class PostgresError(RuntimeError):
@@ -263,7 +264,7 @@ class PostgresServer:
         arguments = ["-D", str(partial), "-U", SUPERUSER, f"--pwfile={password_file}", "--auth=scram-sha-256"]
         # The built-in locale sorts the same on every machine; the operating system's may change under an index.
         arguments += ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-        arguments += [] if self._durable else ["--no-sync"]
+        arguments += [] if self._durable else ["--no-sync", "--set", f"scram_iterations={THROW_AWAY['scram_iterations']}"]
         account = self.account
         try:
             result = subprocess.run(
