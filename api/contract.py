@@ -51,7 +51,7 @@ def errors(*codes: Code, body: bool = False, key: bool = True) -> dict[int | str
         by_status.setdefault(http_status(code), []).append(code)
     return {
         status: {
-            "description": "; ".join(f"`{code}`: {CATALOGUE[code].meaning}" for code in found),
+            "description": " ".join(f"`{code}`: {CATALOGUE[code].meaning}" for code in found),
             "content": {MEDIA_TYPE: {"schema": {"$ref": REF.format(model="Problem")}}},
         }
         for status, found in by_status.items()
