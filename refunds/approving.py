@@ -4,7 +4,7 @@ Looked at are always two: the person who decides, and, where they use the right 
 part in what is approved, and neither may approve more alone than they may. Denying moves no money, so only the role is asked for it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from refunds.errors import Code, RefundError
 from refunds.facts import Review
@@ -85,6 +85,22 @@ class Case:
     given: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What terms ask for, as far as it says whether they are looser than others."""
+
+    amount: int
+    payment: str | None
+    reverse_transfer: bool
+    refund_application_fee: bool
+
+    def is_looser_than(self, other: "Written") -> bool:
+        """Whether these ask for more, for another payment, to take less back from connected accounts, or to give the platform's fee back."""
+        if self.amount > other.amount or self.payment != other.payment:
+            return True
+        return (self.refund_application_fee and not other.refund_application_fee) or (other.reverse_transfer and not self.reverse_transfer)
+
+
 def roles_needed(review: Review, rung: int, queue: str | None) -> tuple[str, ...]:
     """The roles that a decision needs now: the least of the review, that of its rung, and that of the queue it was moved to."""
     return (review.role, review.ladder[rung].role, *(one.role for one in review.ladder if one.queue == queue))
@@ -102,8 +118,7 @@ def check_role(right: Right, needed: tuple[str, ...], queue: str | None) -> None
         raise RefundError(Code.DELEGATION_INVALID, f"It is delegated for queue {delegated.queue}, and this waits in queue {queue}.")
     if not delegated.of.has(delegated.role):
         raise RefundError(Code.DELEGATION_INVALID, f"{delegated.of.handle} no longer holds the role {delegated.role} that was handed over.")
-    handed = Actor(delegated.of.principal_id, delegated.of.handle, delegated.of.name, delegated.of.kind, frozenset({delegated.role}))
-    missing = [role for role in needed if not handed.has(Role(role))]
+    missing = [role for role in needed if not _handed_over(delegated).has(Role(role))]
     if missing:
         raise RefundError(
             Code.ROLE_TOO_LOW, f"This decision needs the role {missing[0]}; handed over is {delegated.role}.", role=missing[0]
@@ -140,11 +155,23 @@ def part_in(case: Case, person: Actor) -> str | None:
 
 
 def _check_specialist(review: Review, right: Right) -> None:
-    if not review.specialists or any(_is_all(person, one) for one in review.specialists for person in right.persons):
+    """Raise ``SPECIALIST_REQUIRED`` unless one of them is named. Of whoever handed a right over counts who they are and the role that was handed over, and
+    no other that they hold besides."""
+    if not review.specialists or any(_is_all(person, one) for one in review.specialists for person in _standing_as(right)):
         return
     raise RefundError(
         Code.SPECIALIST_REQUIRED, f"These terms are for: {', '.join(review.specialists)}.", specialists=list(review.specialists)
     )
+
+
+def _standing_as(right: Right) -> tuple[Actor, ...]:
+    delegated = right.delegated
+    return right.persons if delegated is None else (right.actor, _handed_over(delegated))
+
+
+def _handed_over(delegated: Delegated) -> Actor:
+    """Whoever handed a right over, with the role that they handed over."""
+    return replace(delegated.of, roles=frozenset({delegated.role}))
 
 
 def _is_all(person: Actor, wanted: str) -> bool:

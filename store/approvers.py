@@ -4,13 +4,14 @@ What is needed for an approval is read in the one statement that reads the revis
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from refunds.approving import Case, Delegated, Right, Who, check_approval, check_reason, check_role, roles_needed
+from refunds.approving import Case, Delegated, Right, Who, Written, check_approval, check_reason, check_role, roles_needed
 from refunds.errors import Code, RefundError
 from refunds.facts import Review
 from refunds.money import Money
@@ -46,6 +47,12 @@ _CASE = Query(
              WHERE e.refund_id = v.refund_id AND g.kind <> '{PrincipalKind.AGENT.value}') AS given,
            (SELECT sum(s.amount) FROM refunds s WHERE s.group_id = CAST(:group_id AS text) AND s.currency = v.currency
                AND s.status NOT IN ({_NO_MONEY}))::bigint AS of_group,
+           (SELECT json_agg(json_build_object('id', p.id, 'handle', p.handle, 'name', p.name, 'kind', p.kind,
+                       'amount', e.amount, 'payment', e.payment_id, 'terms', e.terms) ORDER BY e.revision DESC)
+              FROM revisions e JOIN principals p ON p.id = e.author_id
+             WHERE e.refund_id = v.refund_id AND e.revision < v.revision AND e.author_id <> v.author_id) AS by_others,
+           (SELECT json_build_object('roles', {_LIVE_ROLES}, 'ceilings', p.approves_up_to, 'operates', p.operates_classifier)
+              FROM principals p WHERE p.id = :actor AND p.disabled_at IS NULL) AS decider,
            {_DELEGATED}
       FROM revisions v
       JOIN principals q ON q.id = :requester
@@ -64,12 +71,13 @@ async def right_to_approve(
 ) -> tuple[Right, Row]:
     """The right in which a person approves the present terms of a refund in review, and its revision.
 
-    Their own right is looked at first, then what was delegated to them, oldest first; with ``on_behalf_of`` (a handle or id) only that person's. Raises
-    ``DELEGATION_INVALID`` and what :mod:`refunds.approving` raises.
+    Their own right is looked at first, then what was delegated to them, oldest first; with ``on_behalf_of`` (a handle or id) only that person's. What they may
+    is read under the refund's lock: a key that was revoked while the call waited for it approves nothing. Raises ``DELEGATION_INVALID`` and what
+    :mod:`refunds.approving` raises.
     """
     review = Review.from_plain(change["review"])
     row = await read_case(connection, change, actor.principal_id)
-    case = case_of(change, row)
+    case, actor = case_of(change, row), _as_they_are_now(actor, row["decider"])
     needed = roles_needed(review, change["rung"], change["queue"])
 
     def allowed(right: Right) -> None:
@@ -94,6 +102,14 @@ async def right_to_deny(connection: AsyncConnection, change: Change, actor: Acto
     except RefundError:
         delegated = await _RIGHTS.value(connection, actor=actor.principal_id, at=change.at)
         return _first_allowed(_rights(actor, delegated, on_behalf_of), allowed)
+
+
+def _as_they_are_now(actor: Actor, stored: Mapping[str, Any] | None) -> Actor:
+    """Whoever calls, with those of the roles of their call that a key of theirs still carries, and what they may approve now; without any when disabled."""
+    if stored is None:
+        return replace(actor, roles=frozenset[Role]())
+    held = frozenset(Role(role) for role in stored["roles"] or ())
+    return replace(actor, roles=actor.roles & held, ceilings=stored["ceilings"], operates_classifier=stored["operates"])
 
 
 def _rights(actor: Actor, delegated: list[Mapping[str, Any]] | None, on_behalf_of: str | None) -> list[Right]:
@@ -154,12 +170,34 @@ def case_of(change: Change, row: Row) -> Case:
         requester=Who(change["requester_id"], row["requester_handle"], row["requester_name"], PrincipalKind(row["requester_kind"])),
         requested_by=change["requested_by"],
         owner=Who(row["owner_id"], row["owner_handle"], row["owner_name"]) if row["owner_id"] else None,
-        author=Who(row["author_id"], row["author_handle"], row["author_name"]) if row["loosened"] else None,
+        author=_author(row),
         approved=tuple(Who(one["id"], one["handle"], one["name"]) for one in row["approved"] or ()),
         was_read=change["has_text"],
         at_stake=Money(at_stake, row["currency"]),
         given=frozenset(row["given"] or ()),
     )
+
+
+def _author(row: Row) -> Who | None:
+    """Who wrote the present terms, where these ask for more than the last ones that another person wrote, under however many accounts (0006)."""
+    author = Who(row["author_id"], row["author_handle"], row["author_name"])
+    others = row["by_others"] or ()
+    if row["loosened"] or not others:
+        return author if row["loosened"] else None
+    another = next((one for one in others if not _is_also(author, one)), None)
+    now = _written(row["amount"], row["payment_id"], row["terms"])
+    looser = another is None or now.is_looser_than(_written(another["amount"], another["payment"], another["terms"]))
+    return author if looser else None
+
+
+def _is_also(author: Who, other: Mapping[str, Any]) -> bool:
+    kind = PrincipalKind(other["kind"])
+    return kind is PrincipalKind.PERSON and author.is_also(Actor(other["id"], other["handle"], other["name"], kind))
+
+
+def _written(amount: int, payment: str | None, terms: Mapping[str, Any] | None) -> Written:
+    wish = terms or {}
+    return Written(amount, payment, bool(wish.get("reverse_transfer")), bool(wish.get("refund_application_fee")))
 
 
 async def live(connection: AsyncConnection, person: str, at: datetime) -> Actor:

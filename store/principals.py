@@ -71,13 +71,16 @@ async def set_approving(
     """Say what a person may approve at the most (by currency, in its API unit; ``None``: no ceiling of their own) and whether they operate the reader of free
     text, or for which person an agent acts. All of it is said anew each time; it counts from the next decision on.
 
-    Nobody says it of themselves: raises ``SELF_APPROVAL`` for that, ``NOT_FOUND``, and ``INVALID_FIELD`` for what is not of this kind of principal.
+    Nobody says it of themselves, nor takes an agent from themselves, whose requests they could approve then: raises ``SELF_APPROVAL`` for that,
+    ``NOT_FOUND``, and ``INVALID_FIELD`` for what is not of this kind of principal.
     """
     row = (await connection.execute(select(principals).where(principals.c.id == principal_id).with_for_update())).mappings().one_or_none()
     if row is None:
         raise RefundError(Code.NOT_FOUND, "There is no such person, service or agent.")
     if Who(row["id"], row["handle"], row["name"], PrincipalKind(row["kind"])).is_also(actor):
         raise RefundError(Code.SELF_APPROVAL, "Another operator says what you may approve.")
+    if row["owner_id"] is not None and row["owner_id"] != owner_id and await _is_also(connection, row["owner_id"], actor):
+        raise RefundError(Code.SELF_APPROVAL, "Another operator says that this agent no longer acts for you.")
     if row["kind"] != PrincipalKind.PERSON and (approves_up_to is not None or operates_classifier):
         raise RefundError(
             Code.INVALID_FIELD,
@@ -94,6 +97,11 @@ async def set_approving(
         said = {name: value for name, value in values.items() if value}
         await enter(connection, "approving_set", clock.now(), actor=actor.principal_id, principal=principal_id, said=said)
     return row
+
+
+async def _is_also(connection: AsyncConnection, principal_id: str, actor: Actor) -> bool:
+    query = select(principals.c.id, principals.c.handle, principals.c.name).where(principals.c.id == principal_id)
+    return Who(*(await connection.execute(query)).one()).is_also(actor)
 
 
 async def list_principals(connection: AsyncConnection) -> list[Row]:

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds import sources
 from refunds.allocation import Breakdown
+from refunds.approving import Written
 from refunds.differences import differences
 from refunds.errors import Code, RefundError
 from refunds.facts import Facts, PolicyDecision, Review
@@ -31,6 +32,7 @@ from refunds.settings import Settings
 from refunds.status import Event, Status, allows
 from refunds.terms import LegTerms, OperationKind, Terms
 from store import flows, groups, limits, lines, policies
+from store.agreeing import judged_hash
 from store.asking import Asked
 from store.changes import SYSTEM, Change
 from store.claims import CLAIMS, claiming, fold
@@ -307,6 +309,7 @@ async def _write(
         policy_hash=judged.force.hash,
         return_rules_version=judged.force.placed.version,
         return_rules_hash=judged.force.placed.hash,
+        judged=judged_hash(row["facts"], row["decision"]),
         outcome=decision.outcome,
         changed=[one.field for one in changed] or None,
         sources=row["sources"],
@@ -432,16 +435,20 @@ async def _loosened(connection: AsyncConnection, change: Change, asked: Asked, f
     """Whether terms ask for more, for another payment, or to take less back from connected accounts than the last terms that somebody else wrote.
 
     Their author can then not approve them; a second revision by the same person, or the same terms quoted again, does not change that. Where nobody else
-    wrote any terms, as for a ticket of which nobody could tell the payment, the first ones are looser than none.
+    wrote any terms, as for a ticket of which nobody could tell the payment, the first ones are looser than none. Here accounts are compared, because quoting
+    reads no names; a second account of one person is seen through where somebody approves (``store.approvers``).
     """
     if asked.by_customer:
         return False
     others = await _LAST_BY_OTHERS.first(connection, refund=change.id, author=asked.author)
-    if others is None or facts.request.amount > others["amount"] or asked.payment_id != others["payment_id"]:
+    if others is None:
         return True
-    before = others["terms"] or {}
-    costs_more = asked.wish.refund_application_fee and not before.get("refund_application_fee")
-    return bool(costs_more or (before.get("reverse_transfer") and not asked.wish.reverse_transfer))
+    wish, before = asked.wish, others["terms"] or {}
+    now = Written(facts.request.amount, asked.payment_id, bool(wish.reverse_transfer), bool(wish.refund_application_fee))
+    then = Written(
+        others["amount"], others["payment_id"], *(bool(before.get(name)) for name in ("reverse_transfer", "refund_application_fee"))
+    )
+    return now.is_looser_than(then)
 
 
 def _sources(change: Change, asked: Asked, judged: Judged) -> dict[str, str]:

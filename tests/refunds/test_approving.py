@@ -142,6 +142,14 @@ def test_a_stand_in_for_a_specialist_counts_as_one() -> None:
     check_approval(CASE, replace(REVIEW, specialists=("lee",)), through(person("lee", Role.REVIEWER)))
 
 
+def test_a_stand_in_is_no_specialist_by_a_role_that_was_not_handed_over() -> None:
+    fay = person("fay", Role.MANAGER, Role.FRAUD)
+
+    assert refused(CASE, through(fay, role=Role.MANAGER), replace(REVIEW, specialists=("fraud",)))[0] is Code.SPECIALIST_REQUIRED
+    assert refused(CASE, through(fay), replace(REVIEW, specialists=("manager",)))[0] is Code.SPECIALIST_REQUIRED
+    check_approval(CASE, replace(REVIEW, specialists=("manager",)), through(fay, role=Role.MANAGER))
+
+
 def test_evidence_that_is_missing_is_named_in_the_order_of_the_policy() -> None:
     review = replace(REVIEW, evidence=("photo", "police_report", "invoice"))
     case = replace(CASE, given=frozenset({"police_report", "something"}))

@@ -1,5 +1,6 @@
 """Approving on real PostgreSQL: ceilings of one's own, whoever has a part in it, evidence, specialists, business hours (field reports 56 and 57)."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 from refunds.errors import Code, RefundError
 from refunds.people import Actor, PrincipalKind, Role
 from refunds.requests import Ticket
-from store import evidence, principals
+from store import decisions, evidence, principals
+from store.changes import lock_refund
 from tests.store.approvals import MANAGERS, TEAM, approving, decide, lets, policy, refused
 from tests.store.test_manual import gift_card, handing, parked, says, settler
 from tests.store.world import START, World
@@ -84,6 +86,61 @@ async def test_field_56_whoever_an_agent_acts_for_cannot_approve(world: World) -
     assert await refused(world, refund, bot) is Code.PERSON_REQUIRED
     await lets(world, world.mia, world.ann)
     assert await refused(world, refund, world.ann, on_behalf_of="mia") is Code.SELF_APPROVAL
+    assert (await decide(world, refund, world.bob)).row["status"] == "approved"
+
+
+async def test_field_56_nobody_takes_an_agent_from_themselves_to_approve_what_it_asks_for(world: World) -> None:
+    bot = await world.actor("bot", PrincipalKind.AGENT, Role.REQUESTER)
+    await approving(world, bot, owner_id=world.mia.principal_id)
+    given = {"principal_id": bot.principal_id, "approves_up_to": None, "operates_classifier": False}
+
+    async with world.api.begin() as connection:
+        for owner in (None, world.ann.principal_id):
+            with pytest.raises(RefundError) as refusal:
+                await principals.set_approving(connection, world.clock, actor=world.mia, owner_id=owner, **given)
+            assert refusal.value.code is Code.SELF_APPROVAL
+
+    assert world.rows("SELECT owner_id FROM principals WHERE id = %s", bot.principal_id) == [{"owner_id": world.mia.principal_id}]
+    await approving(world, bot, owner_id=world.ann.principal_id)  # another operator may
+
+
+async def test_a_key_that_is_revoked_while_its_approval_waits_for_the_refund_approves_nothing(world: World, reviewed: str) -> None:
+    terms_hash, locked, go = world.row(reviewed)["terms_hash"], asyncio.Event(), asyncio.Event()
+
+    async def holding() -> None:
+        async with world.api.begin() as connection:
+            await lock_refund(connection, reviewed, world.clock.now)
+            locked.set()
+            await go.wait()
+
+    async def approval() -> None:
+        async with world.api.begin() as connection:
+            said = {"refund_id": reviewed, "actor": world.ann, "verdict": "approve", "terms_hash": terms_hash}
+            await decisions.record_review(connection, world.clock, **said)
+
+    holder = asyncio.create_task(holding())
+    await locked.wait()
+    waiting = asyncio.create_task(approval())
+    while not world.rows("SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"):
+        assert not waiting.done(), waiting
+        await asyncio.sleep(0.01)
+    world.execute("UPDATE api_keys SET revoked_at = now() WHERE principal_id = %s", world.ann.principal_id)
+    go.set()
+    await holder
+    with pytest.raises(RefundError) as refusal:
+        await waiting
+
+    assert refusal.value.code is Code.ROLE_TOO_LOW
+    assert world.count("decisions") == world.rows("SELECT count(*) AS n FROM decisions WHERE kind <> 'review'")[0]["n"]
+
+
+async def test_what_was_approved_stands_when_the_key_is_revoked_before_the_second_person_approves(world: World) -> None:
+    await policy(world, ("people: 1", "people: 2"))
+    await world.ready(captured=100_000)
+    refund, _ = await world.quoted(amount=TEAM)
+    await decide(world, refund, world.ann)
+    world.execute("UPDATE api_keys SET revoked_at = now() WHERE principal_id = %s", world.ann.principal_id)
+
     assert (await decide(world, refund, world.bob)).row["status"] == "approved"
 
 

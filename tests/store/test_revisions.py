@@ -1,5 +1,6 @@
 """Revisions: other terms are another matter, decided anew, and nobody approves what they made looser themselves."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -138,6 +139,21 @@ async def test_asking_for_much_more_and_then_for_a_little_less_is_still_more(wor
     await answered(world, reviewed)
 
     assert await world.refused(reviewed, world.mia) is Code.SELF_APPROVAL
+
+
+async def test_field_56_raising_under_one_account_and_lowering_a_little_under_another_is_still_one_persons_raise(
+    world: World, reviewed: str
+) -> None:
+    second = await world.actor("mia.second@shop.example", PrincipalKind.PERSON, Role.MANAGER)
+    world.execute("UPDATE principals SET name = 'Mia' WHERE id = %s", second.principal_id)
+    second = replace(second, name="Mia")
+    await world.revise(reviewed, world.mia, amount=40_000)
+    await world.revise(reviewed, second, amount=39_999)  # less than her other account wrote, and more than was asked for
+    await answered(world, reviewed)
+
+    assert await world.refused(reviewed, second) is Code.SELF_APPROVAL
+    assert await world.refused(reviewed, world.mia) is Code.SELF_APPROVAL
+    assert (await world.decide(reviewed, world.bob)).row["status"] == "approved"
 
 
 async def test_looser_terms_that_are_quoted_again_keep_their_author(world: World, reviewed: str) -> None:
