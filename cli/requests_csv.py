@@ -33,14 +33,14 @@ Read = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A row that cannot be read: its line and column in the file (the column's name), and what to do."""
+    """A row that cannot be read: its line and column in the file (the column's name, empty where it is none of them), and what to do."""
 
     line: int
     column: str
     problem: str
 
     def __str__(self) -> str:
-        return f"line {self.line}, column {self.column}: {self.problem}"
+        return f"line {self.line}, column {self.column}: {self.problem}" if self.column else f"line {self.line}: {self.problem}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class RequestsFile:
                     # Each line by itself: no fact goes over several, and a quote that was not closed must not swallow the rows below it.
                     [cells] = csv.reader([line], delimiter=self._delimiter, strict=True)
                 except csv.Error as error:
-                    yield LeftOut(number, "-", f"the row is no CSV ({error}). Close its quotes, and keep it on one line.")
+                    yield LeftOut(number, "", f"the row is no CSV ({error}). Close its quotes, and keep it on one line.")
                     continue
                 if any(cell.strip() for cell in cells):
                     yield self._row(number, cells)
@@ -99,7 +99,7 @@ class RequestsFile:
 
     def _row(self, line: int, cells: Sequence[str]) -> Request | LeftOut:
         if len(cells) != len(self._columns):
-            return LeftOut(line, "-", f"it has {len(cells)} cells and the first line {len(self._columns)}. Give it as many.")
+            return LeftOut(line, "", f"it has {len(cells)} cells and the first line {len(self._columns)}. Give it as many.")
         told: dict[str, Any] = {}
         for column, cell in zip(self._columns, cells, strict=True):
             text = cell.strip()

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from cli.problems import Misused
@@ -11,6 +12,8 @@ from refunds.policy.simulation import Way
 
 SUFFIXES = (".svg", ".html")
 _WIDTH, _LEFT, _BAR, _ROW = 820, 210, 460, 52
+_LINE, _CHARACTERS = 18, 88
+"""The height of a line of the title, and how many of its letters fit into one."""
 _COLOURS = {"before": "#9aa5b1", "after": "#2563eb"}
 
 
@@ -30,16 +33,18 @@ def svg(result: Mapping[str, Any]) -> str:
     """Two bars for each way that a request can go, before and after, to one scale, with their numbers beside them."""
     shown = {way: both for way, both in result["outcomes"].items() if both["before"] or both["after"]}
     most = max((max(both.values()) for both in shown.values()), default=1)
-    height = 90 + _ROW * max(len(shown), 1)
-    title = escape(headline(result))
+    title = headline(result)
+    lines = _wrapped(title)
+    first = 40 + _LINE * len(lines)
+    height = first + 14 + _ROW * max(len(shown), 1)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" font-family="system-ui, sans-serif" font-size="14">',
-        f"<title>{title}</title>",
+        f"<title>{escape(title)}</title>",
         f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
-        *(f'<text x="20" y="{26 + 18 * at}" font-weight="600">{line}</text>' for at, line in enumerate(_wrapped(title))),
+        *(f'<text x="20" y="{26 + _LINE * at}" font-weight="600">{escape(line)}</text>' for at, line in enumerate(lines)),
     ]
     for at, (way, both) in enumerate(shown.items()):
-        top = 76 + at * _ROW
+        top = first + at * _ROW
         parts.append(f'<text x="{_LEFT - 12}" y="{top + 24}" text-anchor="end">{escape(Way(way).words)}</text>')
         for number, (name, colour) in enumerate(_COLOURS.items()):
             length, y = both[name] * _BAR // most, top + number * 20
@@ -49,8 +54,9 @@ def svg(result: Mapping[str, Any]) -> str:
 
 
 def _wrapped(title: str) -> list[str]:
+    """The title in lines that fit, broken where the second half begins and where a line is full: the name of a file may be of any length."""
     head, _, tail = title.partition(", ")
-    return [f"{head},", tail] if tail else [head]
+    return [line for part in ([f"{head},", tail] if tail else [head]) for line in wrap(part, _CHARACTERS)]
 
 
 def _page(result: Mapping[str, Any], drawn: str) -> str:

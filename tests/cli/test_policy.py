@@ -13,6 +13,7 @@ from tests.cli.conftest import FakeApi, Runner, refund
 
 SAMPLE = sample_policy_text()
 STRICT = SAMPLE.replace("consent_only_up_to: 100.00", "consent_only_up_to: 50.00", 1)
+SVG = "{http://www.w3.org/2000/svg}"
 ANN = {"id": "pr_1", "handle": "ann", "name": "Ann"}
 
 
@@ -263,8 +264,24 @@ def test_the_picture_is_whole_and_loads_nothing(api: FakeApi, refunds: Runner, f
     assert "<script" not in text and "href" not in text and "url(" not in text
     if name.endswith(".svg"):
         drawn = ElementTree.fromstring(text)
-        bars = [float(bar.attrib["width"]) for bar in drawn.iter("{http://www.w3.org/2000/svg}rect")][1:]
+        bars = [float(bar.attrib["width"]) for bar in drawn.iter(f"{SVG}rect")][1:]
         assert bars == [460, 332, 0, 127]
+
+
+def test_a_long_name_is_whole_in_the_picture_and_covers_nothing(
+    api: FakeApi, refunds: Runner, files: dict[str, str], tmp_path: Path
+) -> None:
+    api.on("POST", "/v1/policy/simulations", (200, WHOLE))
+    name = f"{'a<b' * 40}.yaml"
+    (tmp_path / name).write_text(STRICT)
+
+    assert refunds("policy", "simulate", name, "--picture", "p.svg").code == 0
+
+    drawn = ElementTree.parse(tmp_path / "p.svg")
+    title = [(int(text.get("y", "0")), text.text or "") for text in drawn.iter(f"{SVG}text") if text.get("font-weight")]
+    first_bar = min(int(bar.get("y", "0")) for bar in drawn.iter(f"{SVG}rect") if bar.get("y"))
+    assert max(len(line) for _, line in title) <= 88 and name in "".join(line for _, line in title)
+    assert len({y for y, _ in title}) == len(title) > 2 and title[-1][0] < first_bar
 
 
 def test_a_picture_of_no_kind_is_refused_before_anything_runs(api: FakeApi, refunds: Runner, files: dict[str, str]) -> None:
@@ -353,17 +370,17 @@ def test_requests_of_a_file_are_judged_here_and_sent_to_nobody(
 
 
 UNREADABLE = [
-    ("x,yesterday,1.00,USD,,", "column at: it is no time"),
-    ("x,2026-05-01,1.005,USD,,", "column amount: "),
-    ("x,2026-05-01,1.00,usd,,", "column currency: this currency cannot be refunded here"),
-    ("x,2026-05-01,-1.00,USD,,", "column amount: "),
-    ("x,2026-05-01,1.00,USD,because,", "column reason: it is none of"),
-    ("x,2026-05-01,1.00,USD", "column -: it has 4 cells and the first line 6"),
-    ("x,2026-05-01,1.00,USD,,2026-05-01T10:00:00", "column delivered_at: it is no time"),
-    ("x,,1.00,USD,,", "column at: it is no time"),
-    ("x,2026-05-01,,USD,,", "column amount: it is empty"),
-    ("x\udcff,2026-05-01,1.00,USD,,", "column id: it is too long or holds characters that are no text"),
-    ('x,2026-05-01,1.00,USD,,"open', "column -: the row is no CSV"),
+    ("x,yesterday,1.00,USD,,", ", column at: it is no time"),
+    ("x,2026-05-01,1.005,USD,,", ", column amount: "),
+    ("x,2026-05-01,1.00,usd,,", ", column currency: this currency cannot be refunded here"),
+    ("x,2026-05-01,-1.00,USD,,", ", column amount: "),
+    ("x,2026-05-01,1.00,USD,because,", ", column reason: it is none of"),
+    ("x,2026-05-01,1.00,USD", ": it has 4 cells and the first line 6"),
+    ("x,2026-05-01,1.00,USD,,2026-05-01T10:00:00", ", column delivered_at: it is no time"),
+    ("x,,1.00,USD,,", ", column at: it is no time"),
+    ("x,2026-05-01,,USD,,", ", column amount: it is empty"),
+    ("x\udcff,2026-05-01,1.00,USD,,", ", column id: it is too long or holds characters that are no text"),
+    ('x,2026-05-01,1.00,USD,,"open', ": the row is no CSV"),
 ]
 
 
@@ -377,7 +394,7 @@ def test_a_row_that_cannot_be_read_is_named_by_line_and_column_and_no_other_is_l
     told = [line for line in said.splitlines() if line.startswith("r.csv: ")]
     assert len(told) == len(UNREADABLE)
     for at, (line, (_, words)) in enumerate(zip(told, UNREADABLE, strict=True), 3):
-        assert line.startswith(f"r.csv: line {at}, {words}"), line
+        assert line.startswith(f"r.csv: line {at}{words}"), line
     assert (found["requests"], found["left_out"][0]["requests"]) == (len(ROWS), len(UNREADABLE))
     assert found["left_out"][0]["examples"] == [f"line {number}" for number in range(3, 8)]
 
