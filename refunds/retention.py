@@ -52,7 +52,7 @@ _WHAT: Mapping[Kept, tuple[str, str]] = {
         "Its labels stay without the words; the words help to correct a reader, which is done within months.",
     ),
     Kept.NOTES: (
-        "notes of colleagues and evidence of settling by hand",
+        "notes of colleagues, evidence of settling by hand, and remarks on discrepancies that are dealt with",
         "Claims about a payment commonly lapse after three years, and a settlement by hand is shown by its evidence.",
     ),
     Kept.EVENTS: (

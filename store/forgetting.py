@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import Clock
@@ -154,9 +154,11 @@ async def _remove(connection: AsyncConnection, customer_id: str, *, known: bool,
     )
     # Remarks of operators are sealed under no key of the customer's.
     named_here = select(payments.c.id).join(orders, orders.c.id == payments.c.order_id).where(of_customer)
-    await connection.execute(
-        update(discrepancies).where(discrepancies.c.payment_id.in_(named_here), discrepancies.c.note.is_not(None)).values(note=None)
+    about_them = or_(
+        discrepancies.c.payment_id.in_(named_here),
+        discrepancies.c.refund_id.in_(select(refunds.c.id).where(refunds.c.customer_id == customer_id)),
     )
+    await connection.execute(update(discrepancies).where(about_them, discrepancies.c.note.is_not(None)).values(note=None))
     whole = [order for order in its_orders if order["ref_lookup"] is not None or order["body_sealed"] is not None]
     return {"keys": keys.rowcount, "texts": sealed.rowcount, "orders": len(whole)}
 

@@ -90,7 +90,7 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "limit_warnings": (READ, ADD, CHANGE),
         "breakers": (READ, ADD, "UPDATE (state, since, cool_until, reason, figures, per_hour, closed_at, closed_reason)"),
         "controls": (READ,),
-        "discrepancies": (READ,),
+        "discrepancies": (READ, "UPDATE (note)"),
         "reconciliations": (READ,),
         "halts": (READ, ADD, "UPDATE (lifted_at, lifted_by, lifted_reason)"),  # breakers open and close by themselves
         "pacing": (READ, "UPDATE (next_at)"),
@@ -113,7 +113,7 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
     PAYMENTS: {
         # A pull makes orders of payments, and seals whose they are; it reads no text. Whoever holds the processor's key could return their money anyway.
         "sealing_keys": (READ, ADD),
-        "customers": (READ, ADD),
+        "customers": (READ, ADD, "UPDATE (created_at)"),  # what locking the row needs; nothing is worked out from it
         "customer_keys": (READ, ADD),
         "orders": (READ, ADD, CHANGE),
         "order_versions": (ADD,),
@@ -162,7 +162,21 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "ledger_entries": (READ,),
         "ledger_nodes": (READ,),
         "ledger_checkpoints": (READ,),
-        "refunds": ("SELECT (id, status, version)",),
+        "refunds": ("SELECT (id, status, version, revision, terms_hash, payment_id, amount, currency)",),
+        # The records that entries stand behind, without a word of anybody's.
+        "revisions": (
+            "SELECT (refund_id, revision, payment_id, amount, currency, terms, terms_hash, policy_version, policy_hash, facts, decision)",
+        ),
+        "decisions": (READ,),
+        "operations": ("SELECT (id, refund_id, revision, kind, terms_hash, payment_id, amount, currency)",),
+        "consumed_decisions": (READ,),
+        "attempts": ("SELECT (id, operation_id, number)",),
+        "processor_refunds": ("SELECT (id, operation_id, amount, currency)",),
+        "policy_versions": (READ,),
+        "api_keys": ("SELECT (id, principal_id, roles, revoked_at)",),
+        "principals": ("SELECT (id, kind)",),
+        "order_versions": ("SELECT (order_id, version)",),
+        "controls": ("SELECT (scope, stopped, mode)",),
     },
 }
 

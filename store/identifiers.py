@@ -81,7 +81,10 @@ async def put_customer(connection: AsyncConnection, ref: str, *, since: datetime
 
 
 async def put_customers(connection: AsyncConnection, refs: Mapping[str, datetime | None], *, at: datetime) -> dict[str, Customer]:
-    """The same for many: what each is known since, by the merchant's ids. Customers that are there keep what is recorded of them."""
+    """The same for many: what each is known since, by the merchant's ids. Customers that are there keep what is recorded of them.
+
+    None of them is forgotten before the transaction is over; whoever is just being forgotten is waited for, and is somebody new then.
+    """
     lookups = {customer_lookup(connection, ref): ref for ref in refs}
     found = await _known(connection, lookups)
     missing = {ref: since for ref, since in refs.items() if ref not in found}
@@ -92,7 +95,8 @@ async def put_customers(connection: AsyncConnection, refs: Mapping[str, datetime
 
 
 async def _known(connection: AsyncConnection, lookups: Mapping[bytes, str], made: Mapping[str, str] | None = None) -> dict[str, Customer]:
-    rows = await connection.execute(_WITH_KEY.where(customers.c.ref_lookup.in_(list(lookups))))
+    known = _WITH_KEY.where(customers.c.ref_lookup.in_(list(lookups))).order_by(customers.c.id)
+    rows = await connection.execute(known.with_for_update(read=True, key_share=True, of=customers))
     return {lookups[bytes(row["ref_lookup"])]: await _customer(connection, row, (made or {}).get(row["id"])) for row in rows.mappings()}
 
 

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, cast, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -22,7 +22,7 @@ from refunds.status import Status
 from store import identifiers, lines, orders
 from store.changes import plain
 from store.sql import Query, Row, pipelined
-from store.tables import ledger, refunds
+from store.tables import customers, ledger, refunds
 from store.texts import Texts
 from store.vault import keys_of
 
@@ -58,11 +58,14 @@ _GIVEN = (
     *("customer_id", "order_id", "payment_id", "amount", "currency", "full", "reason", "channel"),
     *("group_id", "details", "sources", "has_text", "revision", "rung", "reminded", "reverse_transfer", "refund_application_fee"),
 )
-_STORE = Query(
-    insert(refunds)
-    .values({name: bindparam(name) for name in _GIVEN})
-    .on_conflict_do_nothing(index_elements=["integration", "idempotency_key"])
+# Only for a customer who is known at this moment, and is so until the transaction is over: whoever is just being forgotten gets nothing new.
+_KNOWN = (
+    select(*(cast(bindparam(name, type_=refunds.c[name].type), refunds.c[name].type) for name in _GIVEN))
+    .select_from(customers)
+    .where(customers.c.id == bindparam("customer_id"), customers.c.forgotten_at.is_(None))
+    .with_for_update(read=True, key_share=True)
 )
+_STORE = Query(insert(refunds).from_select(_GIVEN, _KNOWN).on_conflict_do_nothing(index_elements=["integration", "idempotency_key"]))
 _ENTER = Query(
     insert(ledger).values(
         {name: bindparam(name) for name in ("at", "type", "refund_id", "refund_version", "actor", "on_behalf_of", "data", "commitments")}
@@ -130,7 +133,7 @@ async def store_refund(
 ) -> Accepted:
     """Store one refund in status ``received`` with its first ledger entry and its texts. ``values`` are the columns that tell what is asked for.
 
-    Safe to call again with the same key and body. Raises ``IDEMPOTENCY_KEY_REUSED``.
+    Safe to call again with the same key and body. Raises ``IDEMPOTENCY_KEY_REUSED``, and ``ORDER_NOT_FOUND`` when its customer was forgotten meanwhile.
     """
     now = clock.now()
     refund_id = new_id(Prefix.REFUND)
@@ -159,9 +162,10 @@ async def store_refund(
         reminded=False,
         **({"group_id": None} | row),
     )
-    if not stored:  # the same request, a moment earlier, through another process
+    if not stored:  # the same request, a moment earlier, through another process; or its customer was forgotten since their order was found
         replay = await find_replay(connection, actor, key, body_hash)
-        assert replay is not None
+        if replay is None:
+            raise RefundError(Code.ORDER_NOT_FOUND, field="order_id")
         return replay
     words = {"message": request.message, "agent_reasoning": request.agent_reasoning, "conversation": request.conversation_context}
     words[DETAILS] = json.dumps(personal, ensure_ascii=False) if personal else None

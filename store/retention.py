@@ -12,13 +12,14 @@ from sqlalchemy import delete, exists, func, literal_column, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.clock import rfc3339
+from refunds.discrepancies import Standing
 from refunds.events import EventState
 from refunds.ids import Prefix, new_id
 from refunds.retention import Kept, Period, kinds_of_text, periods
 from refunds.settings import Settings
 from store.changes import SYSTEM, enter
 from store.db import Database
-from store.tables import erasures, events, order_pulls, pulled_payments, refund_groups, refunds, texts
+from store.tables import discrepancies, erasures, events, order_pulls, pulled_payments, refund_groups, refunds, texts
 
 BATCH = 500
 MOST_BATCHES = 40
@@ -112,7 +113,15 @@ def _old(kind: Kept, before: datetime) -> list[Any]:
             exact, beginnings = kinds_of_text(kind)
             named = or_(texts.c.kind.in_(exact), *(texts.c.kind.startswith(beginning, autoescape=True) for beginning in beginnings))
             over = select(texts.c.refund_id, texts.c.kind).join(refunds, refunds.c.id == texts.c.refund_id)
-            return [over.where(texts.c.recorded_at < before, refunds.c.final_at < before, named)]
+            found = [over.where(texts.c.recorded_at < before, refunds.c.final_at < before, named)]
+            return found + ([_old_remarks(before)] if kind is Kept.NOTES else [])
+
+
+def _old_remarks(before: datetime) -> Any:
+    """What operators wrote about discrepancies that nobody has to look at any more."""
+    settled = discrepancies.c.state != literal_column(f"'{Standing.OPEN.value}'")
+    seen = func.greatest(discrepancies.c.closed_at, discrepancies.c.last_seen_at)
+    return select(discrepancies.c.id).where(discrepancies.c.note.is_not(None), settled, seen < before)
 
 
 async def _count(connection: AsyncConnection, kind: Kept, before: datetime) -> int:
@@ -138,6 +147,8 @@ async def _remove(connection: AsyncConnection, kind: Kept, before: datetime) -> 
                 statement = update(table).where(table.c.id.in_(chosen)).values(body_hash="")
             case Kept.ERASURE_MARKS:
                 statement = update(erasures).where(erasures.c.id.in_(chosen)).values(mark=None)
+            case Kept.NOTES if discrepancies in old.get_final_froms():
+                statement = update(discrepancies).where(discrepancies.c.id.in_(chosen)).values(note=None)
             case _:
                 statement = delete(texts).where(tuple_(texts.c.refund_id, texts.c.kind).in_(chosen))
         taken += (await connection.execute(statement)).rowcount

@@ -1,6 +1,9 @@
 """What people and models wrote about a refund, encrypted at rest under the key of its customer (AES-256-GCM), which a master key outside the database protects.
 
 Only the API (which takes and shows text) and the classify role (which reads it) hold a master key and may read this table.
+
+Of a forgotten customer nothing is kept, with one exception: what colleagues write afterwards about one of their refunds (how it was settled, why it was decided
+so) is the record of what was done with money, and must not vanish. It is sealed under a key of the process and has the period of notes.
 """
 
 import json
@@ -20,12 +23,15 @@ from store import identifiers
 from store.sealing import Opening, Unreadable, open_value, seal_value
 from store.sql import Query
 from store.tables import customer_keys, texts
-from store.vault import customer_key
+from store.vault import customer_key, keys_of
 
 __all__ = ["READING", "Kept", "SealedTexts", "Texts", "Unreadable"]
 
 READING = "reading"
 """The kind under which the words of a reading are kept."""
+
+_OF_COLLEAGUES = ("note:", "evidence:")
+"""How the kinds begin that are kept of a forgotten customer's refunds, too."""
 
 _ADD = Query(postgresql.insert(texts).values({c.name: bindparam(c.name) for c in texts.c}).on_conflict_do_nothing())
 _READ = Query(
@@ -55,7 +61,7 @@ class Kept(NamedTuple):
 class Texts:
     """Reads and writes encrypted text with the keys of the process, which the connection carries (:mod:`store.vault`).
 
-    Each sealed value is bound to its refund and kind, so that rows cannot be swapped. Of a forgotten customer nothing is kept and nothing is there.
+    Each sealed value is bound to its refund and kind, so that rows cannot be swapped.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -65,11 +71,14 @@ class Texts:
         """Store each text under its kind and return the commitments by kind (hex SHA-256 over a salt and the text); empty ones are left out.
 
         What nobody may keep is masked first. Put them on the ledger entry of whatever brought the texts. Writing the same kind again changes nothing, and
-        there is no commitment then.
+        there is no commitment then. Of a forgotten customer only what colleagues write is stored.
         """
         if not any(values.values()):
             return Kept({}, {})
         key = (await identifiers.customer(connection, customer_id)).key
+        if key is None:
+            key = keys_of(connection).afterwards()
+            values = {kind: value for kind, value in values.items() if kind.startswith(_OF_COLLEAGUES)}
         sealed = self.seal(key, refund_id=refund_id, customer_id=customer_id, values=values)
         added = [row["kind"] for row in sealed.rows if await _ADD.do(connection, **row)]
         return Kept(
@@ -109,6 +118,8 @@ class Texts:
             if only not in (None, row["kind"]):
                 continue
             key = await customer_key(connection, row["customer_id"], row["wrapped"], row["wrapping"])
+            if key is None and row["kind"].startswith(_OF_COLLEAGUES):
+                key = keys_of(connection).afterwards()
             if key is not None:
                 found[row["kind"]] = open_value(key, row["sealed"], place_of(refund_id, row["kind"]))
         return found

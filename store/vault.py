@@ -58,6 +58,10 @@ class Keys:
         """What seals personal data that belongs to nobody's key yet."""
         return self._for("staging")
 
+    def afterwards(self) -> bytes:
+        """What seals what colleagues write about the refunds of a customer who is forgotten, and has no key any more."""
+        return self._for("afterwards")
+
     def erasures(self) -> bytes:
         """What signs the lines of the list of erasures outside the database."""
         return self._for("erasures")

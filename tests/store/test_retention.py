@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from refunds.discrepancies import Kind, Standing
+from refunds.people import PrincipalKind, Role
 from refunds.retention import Kept
-from store import grants
+from store import discrepancies, grants, judging
 from store.retention import Retention
 from tests.store.world import World
 
@@ -163,6 +165,29 @@ async def test_reports_of_pulls_keep_their_figures_and_lose_the_orders_ids(world
     assert done.removed == {Kept.PULLS: 1}
     found = {row["pull_id"]: (row["order_sealed"], row["captured"]) for row in world.rows("SELECT * FROM pulled_payments")}
     assert found == {"pull_old": (None, 5), "pull_open": (b"b", 5)}
+
+
+async def test_remarks_go_once_what_they_are_about_was_dealt_with_that_long_ago(world: World) -> None:
+    olga = await world.actor("olga", PrincipalKind.PERSON, Role.OPERATOR)
+    for name in ("re_open", "re_closed"):
+        async with world.payments.begin() as connection:
+            given: dict[str, Any] = {"kind": Kind.AMOUNT, "processor": "stripe", "processor_refund": name, "evidence": {}}
+            await discrepancies.note(connection, world.clock.now(), **given)
+    for row in world.rows("SELECT id, processor_refund FROM discrepancies"):
+        standing = Standing.CLOSED if row["processor_refund"] == "re_closed" else None
+        async with world.api.begin() as connection:
+            await judging.change(connection, world.clock, olga, row["id"], owner=None, standing=standing, note="Ann called")
+
+    world.clock.advance(days=10)
+    early = await retention(world, notes=10).run()
+    world.clock.advance(seconds=1)
+    done = await retention(world, notes=10).run()
+
+    assert (early.removed, done.removed) == ({}, {Kept.NOTES: 1})
+    assert [row["processor_refund"] for row in world.rows("SELECT processor_refund FROM discrepancies WHERE note IS NOT NULL")] == [
+        "re_open"
+    ]
+    assert removals(world) == [("notes", 1)]
 
 
 async def test_much_is_taken_away_in_batches_of_an_entry_each(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
