@@ -1,5 +1,6 @@
 """Policy versions: published once, never edited. The one in force is the newest whose effective date has come."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -172,6 +173,7 @@ async def publish(
         actor=author_id or "bootstrap",
         version=version,
         hash=digest,
+        text=hashlib.sha256(source.encode()).hexdigest(),
         effective_from=at,
     )
     return Published(await version_of(connection, version), new=True)

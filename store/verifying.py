@@ -18,19 +18,21 @@ from refunds.ledger import verifier
 from refunds.ledger.entry import read
 from refunds.ledger.merkle import STORED_EVERY, Frontier
 from refunds.ledger.verifier import Checkpoint, Kept, Key, Wrong
-from refunds.status import Status
+from store import agreeing
 
 Progress = Callable[[int, int], None]
 """Told how many entries are verified, and how many there are."""
 
 TELL_EVERY = 2_000
-_ENTRIES = """
-SELECT e.seq, e.entry, e.hash, e.previous, l.id, l.at, l.type, l.refund_id, l.refund_version, l.actor, l.on_behalf_of,
+# A time that Python has none of (infinity, a year before the first) is as good as none, and must not end the reading.
+_AT = "CASE WHEN l.at BETWEEN '0001-01-02Z' AND '9999-12-30Z' THEN l.at END AS at"
+_ENTRIES = f"""
+SELECT e.seq, e.entry, e.hash, e.previous, l.id, {_AT}, l.type, l.refund_id, l.refund_version, l.actor, l.on_behalf_of,
        l.data::text AS data, l.commitments::text AS commitments
 FROM ledger_entries e LEFT JOIN ledger l ON l.id = e.ledger_id ORDER BY e.seq
 """
-_WAITING = """
-SELECT l.id, l.at, l.type, l.refund_id, l.refund_version, l.data::text AS data
+_WAITING = f"""
+SELECT l.id, {_AT}, l.type, l.refund_id AS refund, l.refund_version, l.data::text AS data
 FROM ledger l WHERE NOT EXISTS (SELECT 1 FROM ledger_entries e WHERE e.ledger_id = l.id) ORDER BY l.id
 """
 _FIELDS = {"type": "type", "refund": "refund_id", "refund_version": "refund_version", "actor": "actor", "on_behalf_of": "on_behalf_of"}
@@ -62,7 +64,7 @@ class Verification:
         self._chain = verifier.Chain(now)
         self._edge = Frontier()
         self._nodes: dict[int, Iterator[dict[str, Any]]] = {}
-        self._standing: dict[str, tuple[int, str]] = {}
+        self._standing = verifier.Standing()
         self._by_other_keys = 0
         self._later: Wrong | None = None
 
@@ -74,6 +76,7 @@ class Verification:
             self._connection.execute("SET LOCAL jit = off")
             total = self._all("SELECT count(*) AS n FROM ledger_entries")[0]["n"]
             signed, newest = self._checkpoints()
+            self._kept.log = newest.origin if newest else None
             self._entries(signed, total, progress)
             self._nothing_left_of_the_tree()
             if signed and max(signed) > self._chain.size:
@@ -84,8 +87,11 @@ class Verification:
                     self._chain.size + 1,
                 )
             self._kept.reaches(self._chain.size)
+            if not signed and self._all("SELECT 1 FROM ledger WHERE type = 'ledger_keys_changed' LIMIT 1"):
+                raise Wrong("missing", "Checkpoints were made, as an entry says, and none of them is in the database any more.")
             waiting = self._rows_without_a_number()
             refunds = self._refunds()
+            self._records()
         return Verified(
             self._chain.size, newest.size if newest else 0, sum(map(len, signed.values())), refunds, waiting, self._by_other_keys, newest
         )
@@ -97,15 +103,15 @@ class Verification:
             seq = self._chain.size + 1
             if row["seq"] != seq:
                 raise Wrong("missing", f"Entry {seq} is missing: entry {row['seq']} follows entry {seq - 1}.", seq)
-            line = row["entry"].encode()
+            line = (row["entry"] or "").encode()
             leaf = verifier.leaf_hash(line)
-            if leaf != bytes(row["hash"]):
+            if leaf != bytes(row["hash"] or b""):
                 raise Wrong("changed", f"Entry {seq} was changed: it no longer has the hash it was numbered with.", seq)
             entry = self._added(line, seq)
-            if entry["previous"] != bytes(row["previous"]).hex():
+            if entry["previous"] != bytes(row["previous"] or b"").hex():
                 raise Wrong("changed", f"Entry {seq} was changed: what is kept beside it as the hash before it is another.", seq)
             _matches_its_row(seq, entry, row)
-            self._follow(seq, entry["refund"], entry["refund_version"], entry["type"], entry["data"])
+            self._standing.follow(seq, entry)
             self._tree(leaf)
             for checkpoint in signed.get(seq, ()):
                 if checkpoint.root != self._chain.root():
@@ -134,7 +140,7 @@ class Verification:
             if made.level == 0 or made.level % STORED_EVERY:
                 continue
             stored = next(self._nodes_of(made.level), None)
-            if stored is None or (stored["position"], bytes(stored["hash"])) != (made.position, made.hash):
+            if stored is None or (stored["position"], bytes(stored["hash"] or b"")) != (made.position, made.hash):
                 first, last = (made.position << made.level) + 1, (made.position + 1) << made.level
                 self._keep(Wrong("tree", f"What is stored of the tree over the entries {first} to {last} is not their hash.", first))
 
@@ -159,9 +165,9 @@ class Verification:
         """The stored checkpoints by size, and the newest, which must be signed by a key that was given."""
         signed: dict[int, list[Checkpoint]] = {}
         newest = None
-        rows = self._all("SELECT size, note FROM ledger_checkpoints ORDER BY size, id")
+        rows = self._all("SELECT size, root, origin, keys, note FROM ledger_checkpoints ORDER BY size, id")
         for row in rows:
-            note = row["note"].encode()
+            note = (row["note"] or "").encode()
             try:
                 newest = verifier.open_checkpoint(note, self._keys)
             except Wrong as wrong:
@@ -171,33 +177,25 @@ class Verification:
                 newest = verifier.read_text(verifier.read_note(note)[0])
             if newest.size != row["size"]:
                 raise Wrong("changed", f"The checkpoint kept as that of {row['size']} entries signs {newest.size}.")
+            if (newest.origin, newest.root) != (row["origin"], bytes(row["root"] or b"")) or not _signs(note, row["keys"]):
+                raise Wrong(
+                    "changed", f"What is kept beside the checkpoint of {newest.size} entries (log, root, keys) is not what it says."
+                )
             signed.setdefault(newest.size, []).append(newest)
         return signed, newest
 
     # --- what the entries say against how things stand
 
-    def _follow(self, where: int | None, refund: str | None, version: int | None, type_: str, data: dict[str, Any]) -> None:
-        """Carry a refund on by one of its rows: versions without a gap, and each move from where it stood."""
-        if refund is None or version is None:
-            return
-        what = f"Entry {where}" if where else "A row without a number"
-        before, status = self._standing.get(refund, (0, ""))
-        if version != before + 1:
-            raise Wrong("missing", f"{what} is version {version} of refund {refund}, whose version {before + 1} is missing.", where)
-        if type_ == "status_changed":
-            if data.get("from") != status:
-                raise Wrong("state", f"{what} moves refund {refund} from {data.get('from')}, and it stood at {status or 'nothing'}.", where)
-            status = str(data.get("to"))
-        self._standing[refund] = version, status or Status.RECEIVED.value
-
     def _rows_without_a_number(self) -> int:
         waiting, oldest = 0, None
         for row in self._streamed("waiting", _WAITING):
             waiting += 1
+            if row["at"] is None or row["at"] > self._now + verifier.AHEAD:
+                raise Wrong("future", f"A row without a number, {row['type']}, is from the future, or its time is none.")
             oldest = row if oldest is None or row["at"] < oldest["at"] else oldest
-            self._follow(None, row["refund_id"], row["refund_version"], row["type"], json.loads(row["data"]))
+            self._standing.follow(None, row | {"data": json.loads(row["data"] or "null")})
         if oldest is not None and self._now - oldest["at"] > self._behind:
-            of = f" of refund {oldest['refund_id']} (version {oldest['refund_version']})" if oldest["refund_id"] else ""
+            of = f" of refund {oldest['refund']} (version {oldest['refund_version']})" if oldest["refund"] else ""
             raise Wrong(
                 "unnumbered",
                 f"{waiting} rows have no number; the oldest, {oldest['type']}{of}, has waited for one since {rfc3339(oldest['at'])},"
@@ -206,19 +204,28 @@ class Verification:
         return waiting
 
     def _refunds(self) -> int:
-        count = 0
+        count, standing = 0, self._standing.of
         for row in self._streamed("refunds", "SELECT id, status, version FROM refunds ORDER BY id"):
             count += 1
-            version, status = self._standing.pop(row["id"], (0, ""))
+            version, status = standing.pop(row["id"], (0, ""))
             if (row["version"], row["status"]) != (version, status):
                 raise Wrong(
                     "state",
                     f"Refund {row['id']} is {row['status']} at version {row['version']}, and its entries make it"
                     f" {status or 'nothing'} at version {version}.",
                 )
-        if self._standing:
-            raise Wrong("state", f"Refund {min(self._standing)} has entries, and is not there.")
+        if standing:
+            raise Wrong("state", f"Refund {min(standing)} has entries, and is not there.")
         return count
+
+    def _records(self) -> None:
+        """Hold the records against their entries. Raises :class:`Wrong` with the first that does not agree."""
+        for query in agreeing.QUERIES:
+            if found := self._all(query.text):
+                raise Wrong("record", query.said(found[0]))
+        for row in self._streamed("judged", agreeing.JUDGED):
+            if (said := agreeing.misjudged(row)) is not None:
+                raise Wrong("record", said)
 
     # --- reading
 
@@ -233,12 +240,21 @@ class Verification:
             yield from cursor
 
 
+def _signs(note: bytes, keys: object) -> bool:
+    """Whether the keys kept beside a checkpoint are those of the signatures on it: they are what people are shown."""
+    try:
+        named = [(key.name, key.id) for key in map(verifier.read_key, keys)] if isinstance(keys, list) else []
+    except (Wrong, AttributeError):
+        return False
+    return sorted(named) == sorted((name, key_id) for name, key_id, _ in verifier.read_note(note)[1])
+
+
 def _matches_its_row(seq: int, entry: dict[str, Any], row: dict[str, Any]) -> None:
     """Raise :class:`Wrong` unless the entry says what the row says that it was made of."""
     if row["id"] is None:
         raise Wrong("missing", f"The row that entry {seq} was made of is missing from the ledger.", seq)
     differing = [name for name, column in _FIELDS.items() if entry[name] != row[column]]
-    if entry["at"] != rfc3339(row["at"]):
+    if row["at"] is None or entry["at"] != rfc3339(row["at"]):
         differing.append("at")
     for name in ("data", "commitments"):
         if entry[name] != (None if row[name] is None else read(row[name])):

@@ -4,6 +4,7 @@ Only what is stored is hashed, and only in this form, so that reading it back gi
 UTC with microseconds. An integer that not every reader of JSON keeps exactly, or a fraction that somebody put into the database, is written as text.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -74,6 +75,11 @@ def read(text: str) -> Any:
 def _integer(digits: str) -> int | str:
     value = int(digits)
     return value if -EXACT <= value <= EXACT else digits
+
+
+def hash_of(value: Any) -> str:
+    """The SHA-256 of something that is stored as JSON, over its canonical form as :func:`read` reads it, in lower-case hex: the same before it is stored and after."""
+    return hashlib.sha256(rfc8785.dumps(read(json.dumps(value)))).hexdigest()
 
 
 _READER = json.JSONDecoder(parse_float=str, parse_int=_integer)
