@@ -8,10 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from api.app import ROUTES
 from refunds.discrepancies import Kind
+from refunds.erasure import Because, Erasure
 from refunds.errors import Code
+from refunds.ids import Prefix, new_id
 from refunds.people import Role
 from refunds.policy.load import sample_policy_text
 from refunds.processor import DisputeState, PaymentState, PaymentStatus
@@ -19,17 +22,15 @@ from store import discrepancies
 from store.operations import Payments
 from store.snapshots import save
 from tests.api.conftest import Api
+from tests.api.test_forgetting import signing
 from tests.witness import RECORD
 
 NOTHING = {
     "POST /v1/quotes": "stores nothing",
     "POST /v1/policy/simulations": "stores nothing",
     "POST /webhooks/stripe": "the inbox: an event is a hint, and what is believed because of it is entered when it is",
-    "POST /v1/erasures/replays": "tests/api/test_erasure_list.py",
-    "POST /v1/retention/runs": "tests/api/test_retention.py: of a run that takes nothing away there is nothing to enter",
-    "POST /v1/refunds/{refund_id}/legs/{leg_id}/settlement": "tests/activities/test_marketplace_settling.py",
 }
-"""Calls that change nothing of the record, or that need more than one database: why, or where they are shown."""
+"""Calls that change nothing of the record, and why."""
 
 Call = tuple[str, Any, Any]
 """An address, who calls, and the body."""
@@ -165,6 +166,45 @@ async def forget(api: Api) -> Call:
     return f"/v1/customers/{order['customer_id']}/erasure", await api.caller("olga", Role.OPERATOR), {"reason": "customer_asked"}
 
 
+async def replay_erasures(api: Api) -> Call:
+    """After a restore: somebody on the list is known again, and another one is not."""
+    order = await api.order()
+    shown = (await api.call("GET", f"/v1/orders/{order['order_id']}", await api.shop())).json()
+    [row] = await api.rows("SELECT customer_id FROM orders WHERE id = :id", id=shown["id"])
+    by = await api.caller("olga", Role.OPERATOR)
+    ids = (row["customer_id"], new_id(Prefix.CUSTOMER))
+    lines = [
+        Erasure(new_id(Prefix.ERASURE), customer, api.clock.now(), by.id, Because.CUSTOMER_ASKED).line(signing(api)) for customer in ids
+    ]
+    return "/v1/erasures/replays", by, {"lines": lines, "complete": True}
+
+
+async def retain(api: Api) -> Call:
+    """Something has had its time: the mark of who was forgotten, two months ago."""
+    path, by, body = await forget(api)
+    forgotten = (await api.call("POST", path, by, body)).json()
+    async with api.owner.begin() as connection:
+        await connection.execute(text("UPDATE erasures SET forgotten_at = forgotten_at - interval '60 days' WHERE id = :id"), forgotten)
+    return "/v1/retention/runs", by, {}
+
+
+async def settle_leg(api: Api) -> Call:
+    """A refund whose leg waits for a person."""
+    path, settler, _ = await settle(api)
+    [operation] = await api.rows("SELECT id FROM operations WHERE refund_id = :id", id=path.split("/")[3])
+    leg = {"id": new_id(Prefix.LEG), "refund": path.split("/")[3], "operation": operation["id"], "at": api.clock.now()}
+    async with api.owner.begin() as connection:
+        await connection.execute(text(PARKED_LEG), leg)
+    body = {"outcome": "reversed", "reversal_id": "trr_1", "evidence": "made by hand"}
+    return path.replace("settlement", f"legs/{leg['id']}/settlement"), settler, body
+
+
+PARKED_LEG = """
+    INSERT INTO legs (id, refund_id, operation_id, number, kind, target, account, amount, currency, request, idempotency_key, state, state_since, created_at)
+    VALUES (:id, :refund, :operation, 1, 'reverse_transfer', 'tr_1', 'acct_2', 100, 'USD', '{}', :id, 'parked', :at, :at)
+"""
+
+
 async def judge(api: Api) -> Call:
     async with api.payments.begin() as connection:
         given: dict[str, Any] = {"kind": Kind.AMOUNT, "processor": "stripe", "processor_refund": "re_9"}
@@ -223,6 +263,7 @@ CALLS: dict[str, tuple[Callable[[Api], Awaitable[Call]], list[str]]] = {
     "POST /v1/refunds/{refund_id}/consent": (consent, ["decision_recorded", "status_changed"]),
     "POST /v1/refunds/{refund_id}/withdrawal": (withdraw, ["withdraw_recorded", "status_changed"]),
     "POST /v1/refunds/{refund_id}/settlement": (settle, ["note_kept", "settle_recorded"]),
+    "POST /v1/refunds/{refund_id}/legs/{leg_id}/settlement": (settle_leg, ["note_kept", "settle_recorded"]),
     "POST /v1/refunds/{refund_id}/assignment": (assign, ["assign_recorded", "note_kept"]),
     "POST /v1/refunds/{refund_id}/evidence": (attach, ["evidence_attached"]),
     "POST /v1/refund-groups": (ask_group, ["group_received", "refund_received", "refund_received"]),
@@ -234,6 +275,8 @@ CALLS: dict[str, tuple[Callable[[Api], Awaitable[Call]], list[str]]] = {
     "POST /v1/orders/pull": (to("/v1/orders/pull", {}, Role.OPERATOR), ["orders_pull_requested"]),
     "PUT /v1/controls": (to("/v1/controls", {"state": "stopped", "reason": "x"}, Role.OPERATOR), ["control_changed"]),
     "POST /v1/customers/{customer_id:path}/erasure": (forget, ["customer_forgotten"]),
+    "POST /v1/erasures/replays": (replay_erasures, ["customer_forgotten", "erasures_replayed"]),
+    "POST /v1/retention/runs": (retain, ["retention_applied"]),
     "POST /v1/people": (to("/v1/people", {"kind": "person", "handle": "new", "name": "New"}, Role.OPERATOR), ["principal_created"]),
     "PUT /v1/people/{principal_id}/approving": (approving, ["approving_set"]),
     "POST /v1/keys": (new_key, ["key_created"]),
