@@ -155,8 +155,9 @@ def read_lines(lines: Iterator[str], key: bytes, *, first: int = 1) -> Iterator[
 async def check_replayed(connection: Connection, chosen: ErasureList | None, scope: str) -> None:
     """Before a scope is resumed under which the database may have forgotten something: nobody on the list may be known again.
 
-    A list that can be read is compared with the database. Of one that cannot it must have been said, since then, that it was gone through. Raises
-    ``ERASURES_NOT_REPLAYED``, and ``ERASURE_LIST_UNAVAILABLE`` or ``ERASURE_LIST_UNREADABLE`` when it cannot be told.
+    A list that can be read is compared with the database. Of one that cannot, and of one that lacks erasures which the database has (it is an older copy, or
+    lines of it were lost), it must have been said, since then, that it was gone through.
+    Raises ``ERASURES_NOT_REPLAYED``, and ``ERASURE_LIST_UNAVAILABLE`` or ``ERASURE_LIST_UNREADABLE`` when it cannot be told.
     """
     if chosen is None:
         return
@@ -165,22 +166,29 @@ async def check_replayed(connection: Connection, chosen: ErasureList | None, sco
     if since is None:
         return
     try:
-        listed = await asyncio.to_thread(_customers, chosen, keys_of(connection).erasures())
+        listed = await asyncio.to_thread(_listed, chosen, keys_of(connection).erasures())
     except OSError as error:
         raise RefundError(Code.ERASURE_LIST_UNAVAILABLE, "The list of erasures cannot be read.") from error
     if listed is None:
         if not await forgetting.replayed_since(connection, since):
             raise RefundError(Code.ERASURES_NOT_REPLAYED)
         return
-    known = 0
-    for at in range(0, len(listed), _AT_ONCE):
-        known += len(await forgetting.unforgotten(connection, listed[at : at + _AT_ONCE]))
+    customers, known = sorted({erasure.customer for erasure in listed}), 0
+    for at in range(0, len(customers), _AT_ONCE):
+        known += len(await forgetting.unforgotten(connection, customers[at : at + _AT_ONCE]))
     if known:
         raise RefundError(
             Code.ERASURES_NOT_REPLAYED, f"{known} who had been forgotten {'is' if known == 1 else 'are'} known again.", known=known
         )
+    lacking = await forgetting.others_than(connection, {erasure.id for erasure in listed}, min((one.at for one in listed), default=None))
+    if lacking and not await forgetting.replayed_since(connection, since):
+        raise RefundError(
+            Code.ERASURES_NOT_REPLAYED,
+            f"The list lacks {lacking} of the erasures that this database has: it is an older copy, or lines were lost. Find the true one first.",
+            lacking=lacking,
+        )
 
 
-def _customers(chosen: ErasureList, key: bytes) -> list[str] | None:
+def _listed(chosen: ErasureList, key: bytes) -> list[Erasure] | None:
     lines = chosen.lines()
-    return None if lines is None else sorted({erasure.customer for erasure in read_lines(lines, key)})
+    return None if lines is None else list(read_lines(lines, key))

@@ -5,7 +5,7 @@ orders are found by, and what is personal in orders and requests. What stays is 
 terms, decisions, the processor's ids, our surrogates; and the ledger, whose proofs hold because nothing of it is touched.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -222,6 +222,12 @@ async def unforgotten(connection: AsyncConnection, customer_ids: Sequence[str]) 
     """Who of these is known here and not forgotten."""
     query = select(customers.c.id).where(customers.c.id.in_(customer_ids), customers.c.forgotten_at.is_(None)).order_by(customers.c.id)
     return list((await connection.execute(query)).scalars())
+
+
+async def others_than(connection: AsyncConnection, listed: Collection[str], since: datetime | None) -> int:
+    """How many erasures this database has that are none of these, from an instant on; without one, of all times."""
+    query = select(erasures.c.id).where(*([erasures.c.forgotten_at >= since] if since is not None else ()))
+    return len(set((await connection.execute(query)).scalars()).difference(listed))
 
 
 async def replayed_since(connection: AsyncConnection, moment: datetime) -> bool:

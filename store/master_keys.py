@@ -6,6 +6,7 @@ A master key only ever wraps the few rows of ``sealing_keys``. So a service is a
 import base64
 import binascii
 import json
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -160,21 +161,30 @@ def _local(settings: Settings) -> LocalKeys | None:
 
 
 def _read(file: Path) -> list[bytes]:
-    """The keys of a file ``{"1": "<base64>", "2": ...}`` by their numbers: the highest is current."""
+    """The keys of a file ``{"1": "<base64>", "2": ...}`` by their numbers: the highest is current. One that everybody on the machine can read is none."""
     try:
+        open_to_others = file.stat().st_mode & stat.S_IRWXO
         content = json.loads(file.read_text())
     except OSError as error:
         raise KeysMissing(f"REFUNDS_TEXT_KEYS_FILE cannot be read: {error.strerror}") from None
     except ValueError:
         raise KeysMissing("REFUNDS_TEXT_KEYS_FILE is not JSON") from None
+    if open_to_others:
+        raise KeysMissing(
+            "REFUNDS_TEXT_KEYS_FILE is open to every user of this machine: take their rights away (chmod o-rwx; in Kubernetes defaultMode: 0440),"
+            " and change the keys if others may have read them"
+        )
     if not isinstance(content, Mapping) or not content:
         raise KeysMissing('REFUNDS_TEXT_KEYS_FILE must be an object of numbered keys, such as {"1": "<32 bytes in base64>"}')
     found: dict[int, bytes] = {}
     for number, value in content.items():
+        before = len(found)
         try:
             found[int(number)] = base64.b64decode(value, validate=True)
         except (ValueError, TypeError):
             raise KeysMissing(f"REFUNDS_TEXT_KEYS_FILE: the entry {str(number)[:20]!r} is no numbered key of 32 bytes in base64") from None
+        if len(found) == before:
+            raise KeysMissing(f"REFUNDS_TEXT_KEYS_FILE names key {int(number)} twice")
         if len(found[int(number)]) != KEY_BYTES:
             raise KeysMissing(
                 f"REFUNDS_TEXT_KEYS_FILE: key {int(number)} must be 32 bytes in base64; make one with: openssl rand -base64 32"

@@ -71,6 +71,11 @@ async def replay(api: Api, lines: list[str], **more: Any) -> Any:
     return await api.call("POST", "/v1/erasures/replays", api.administrator, {"lines": lines, "complete": True} | more)
 
 
+def cut(listed: Path, lines: int) -> None:
+    """Leave the first lines of it."""
+    listed.write_text("".join(line + "\n" for line in written(listed)[:lines]))
+
+
 def spoil(listed: Path) -> None:
     """Put a directory in its place."""
     listed.mkdir()
@@ -160,6 +165,26 @@ async def test_after_a_restore_nobody_is_resumed_before_the_list_was_gone_throug
     assert "zqgoneqz" not in str(backup(api))
     assert (await api.call("GET", f"/v1/refunds/{kept['id']}", await api.reviewer())).json()["texts"] == kept["texts"]
     assert (await replay(api, written(listed))).json()["forgotten"] == 0, "it is safe to repeat"
+
+
+@pytest.mark.parametrize("left", [0, 1])
+async def test_a_list_that_lacks_what_the_database_has_is_not_the_list(api: Api, listed: Path, left: int) -> None:
+    async with api.owner.begin() as connection:
+        await connection.execute(text(BOUND))
+    for _ in range(2):
+        order = await api.order()
+        await withdrawn(api, order)
+        await forget(api, order["customer_id"])
+    await doubted(api)
+    second = await api.caller("second", Role.OPERATOR)
+    cut(listed, left)
+
+    refused = await api.call("PUT", "/v1/controls", second, RESUME)
+    await replay(api, written(listed))
+    resumed = await api.call("PUT", "/v1/controls", second, RESUME)
+
+    assert (refused.status_code, refused.json()["code"], refused.json()["lacking"]) == (409, "ERASURES_NOT_REPLAYED", 2 - left)
+    assert (resumed.status_code, resumed.json()["state"]) == (200, "running"), "an operator said that there is no other"
 
 
 async def test_a_refund_that_is_open_again_goes_on_without_what_was_written(api: Api, listed: Path) -> None:

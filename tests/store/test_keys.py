@@ -33,6 +33,7 @@ def encoded(key: bytes) -> SecretStr:
 def key_file(at: Path, *keys: bytes) -> str:
     file = at / "keys.json"
     file.write_text(json.dumps({str(number): base64.b64encode(key).decode() for number, key in enumerate(keys, 1)}))
+    file.chmod(0o600)
     return str(file)
 
 
@@ -104,16 +105,26 @@ def test_a_process_without_any_has_none() -> None:
         ('{"1": "!!"}', "no numbered key"),
         ('{"1": 5}', "no numbered key"),
         ('{"1": "AAAA"}', "key 1 must be 32 bytes"),
+        (json.dumps(dict.fromkeys(("1", "01"), base64.b64encode(NEW).decode())), "key 1 twice"),
     ],
 )
 def test_a_file_that_is_none_is_told_and_never_shown(tmp_path: Path, content: str, why: str) -> None:
     file = tmp_path / "keys.json"
     file.write_text(content)
+    file.chmod(0o640)
     with pytest.raises(KeysMissing, match="REFUNDS_TEXT_KEYS_FILE") as told:
         master_keys.of(Settings(refunds_text_keys_file=str(file)))
     assert why in str(told.value) and "AAAA" not in str(told.value)
     with pytest.raises(KeysMissing, match="cannot be read: No such file"):
         master_keys.of(Settings(refunds_text_keys_file=str(tmp_path / "none")))
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o601, 0o777])
+def test_a_file_that_is_open_to_everybody_is_not_used(tmp_path: Path, mode: int) -> None:
+    file = Path(key_file(tmp_path, NEW))
+    file.chmod(mode)
+    with pytest.raises(KeysMissing, match=r"open to every user of this machine.*chmod o-rwx"):
+        master_keys.of(Settings(refunds_text_keys_file=str(file)))
 
 
 def test_a_key_that_is_not_held_is_named_with_the_remedy() -> None:
