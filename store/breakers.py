@@ -21,6 +21,7 @@ from refunds.policy.breakers import BreakerRule
 from store import controls, halts, policies
 from store.changes import SYSTEM, enter, tell
 from store.db import Database
+from store.limits import by_newest_rate, rate_words
 from store.sql import Query, Row
 from store.tables import breakers
 
@@ -31,6 +32,8 @@ _GROUPS = {
     "each_processor": ("'processor:' || u.processor", "u.processor <> 'manual'"),
 }
 """How the uses of a rule's scopes are told apart, and which of them there are."""
+_EACH = {"each_agent": halts.AGENT, "each_processor": halts.PROCESSOR}
+"""How the names of a rule's scopes begin where it has one for each."""
 
 _SEEN = {
     of: Query(
@@ -42,7 +45,8 @@ _SEEN = {
            count(*) FILTER (WHERE s.before) AS usual_volume, coalesce(sum(s.worth) FILTER (WHERE s.before), 0) AS usual_amount
       FROM (SELECT {scope} AS scope, r.status, r.code,
                    u.taken_at > coalesce(since.at, :hour_ago) AS recent, u.taken_at <= :hour_ago AS before,
-                   CASE WHEN u.currency = CAST(:base AS text) THEN u.amount WHEN u.base = CAST(:base AS text) THEN u.worth END AS worth
+                   coalesce(CASE WHEN u.currency = CAST(:base AS text) THEN u.amount WHEN u.base = CAST(:base AS text) THEN u.worth END,
+                            {by_newest_rate("u")}) AS worth
               FROM limit_uses u
               JOIN refunds r ON r.id = u.refund_id
               LEFT JOIN (SELECT key AS scope, CAST(value AS timestamptz) AS at FROM jsonb_each_text(CAST(:since AS jsonb))) since
@@ -107,27 +111,37 @@ async def _due(connection: AsyncConnection, policy: Policy, now: datetime) -> li
     closed = {(row["name"], row["scope"]): row["at"] for row in await _LAST.all(connection, hour_ago=now - HOUR)}
     due: list[_Due] = []
     for rule in policy.breakers:
-        mine = {scope: row for (name, scope), row in kept.items() if name == rule.name}
+        mine = {scope: row for (name, scope), row in kept.items() if name == rule.name and _is_of(scope, rule)}
         stand = {scope: Standing(Breaking(row["state"]), row["since"], row["cool_until"]) for scope, row in mine.items()}
         stand |= {scope: Standing(since=at) for (name, scope), at in closed.items() if name == rule.name and scope not in stand}
-        seen = await _seen(connection, rule, policy.base, now, {scope: counted_from(one, now) for scope, one in stand.items()})
+        seen = await _seen(connection, policy, rule, now, {scope: counted_from(one, now) for scope, one in stand.items()})
         for scope in sorted({*seen, *mine}):
             one, found = stand.get(scope, Standing()), seen.get(scope, Seen())
             if (next_ := step(rule, one, found, now, policy.base)) is not None:
                 due.append((rule, scope, mine.get(scope), next_, found))
-    known = {rule.name for rule in policy.breakers}
+    known = {rule.name: rule for rule in policy.breakers}
     gone = Step(Breaking.CLOSED, "the policy in force has no such breaker")
-    due += [(None, scope, row, gone, Seen()) for (name, scope), row in sorted(kept.items()) if name not in known]
+    due += [
+        (None, scope, row, gone, Seen())
+        for (name, scope), row in sorted(kept.items())
+        if name not in known or not _is_of(scope, known[name])
+    ]
     return due
 
 
+def _is_of(scope: str, rule: BreakerRule) -> bool:
+    """Whether a scope is one of the rule's: the policy may have changed what a breaker of this name is for."""
+    begins = _EACH.get(rule.scope)
+    return scope == rule.scope if begins is None else scope.startswith(begins)
+
+
 async def _seen(
-    connection: AsyncConnection, rule: BreakerRule, base: str | None, now: datetime, since: Mapping[str, datetime]
+    connection: AsyncConnection, policy: Policy, rule: BreakerRule, now: datetime, since: Mapping[str, datetime]
 ) -> dict[str, Seen]:
     words = ", ".join(f'"{scope}": "{at.isoformat()}"' for scope, at in since.items())
     hour_ago = now - HOUR
     rows = await _SEEN[rule.scope].all(
-        connection, base=base, hour_ago=hour_ago, oldest=hour_ago - timedelta(seconds=rule.usual_over), since=f"{{{words}}}"
+        connection, hour_ago=hour_ago, oldest=hour_ago - timedelta(seconds=rule.usual_over), since=f"{{{words}}}", **rate_words(policy, now)
     )
     return {row["scope"]: Seen(**{name: int(row[name]) for name in Seen.__dataclass_fields__}) for row in rows}
 

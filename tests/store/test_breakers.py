@@ -9,7 +9,8 @@ import pytest
 from refunds.errors import Code, RefundError
 from refunds.people import Actor, PrincipalKind, Role
 from refunds.processor import Refused
-from store import breakers, scopes
+from refunds.rates import Rate
+from store import breakers, rates, scopes
 from store.breakers import Moved
 from store.operations import Attempt, Operation
 from tests.policies import with_breakers
@@ -184,6 +185,39 @@ async def test_one_that_the_policy_no_longer_has_is_closed(world: World) -> None
 
     assert [(one.name, one.to.value) for one in moved] == [("failing", "closed")]
     assert world.count("halts WHERE lifted_at IS NULL") == 0
+
+
+async def test_one_that_the_policy_has_for_another_scope_now_is_closed_in_the_old_one(world: World) -> None:
+    await world.policy(with_breakers(VOLUME))
+    ids = await shop(world, 7)
+    await sent(world, *ids[:3])
+    world.clock.advance(hours=2)
+    await sent(world, *ids[3:6])
+    await judged(world)
+
+    await world.policy(with_breakers(VOLUME.replace("everything", "each_processor")))
+
+    moved = {(one.scope, one.to.value) for one in await judged(world)}
+    assert moved == {("everything", "closed"), ("processor:stripe", "open")}
+    assert await states(world) == [("burst", "processor:stripe", "open")]
+
+
+async def test_an_amount_that_could_not_be_counted_when_it_was_sent_counts_once_its_rate_is_recorded(world: World) -> None:
+    await world.policy(with_breakers(VOLUME.replace("volume", "amount").replace("times: 2", "times: 48")))
+    ids = await shop(world, 6)
+    await sent(world, *ids[:3])
+    world.clock.advance(hours=2)
+    await sent(world, *ids[3:])
+    uncounted = "UPDATE limit_uses SET currency = 'EUR', amount = 9000, base = NULL, worth = NULL WHERE stage = 'sent' AND refund_id = %s"
+    world.execute(uncounted, ids[5])
+    assert await judged(world) == []
+
+    async with world.api.begin() as connection:
+        rate, by = Rate("USD", "EUR", "1.10"), world.ann.principal_id
+        await rates.record(connection, world.clock, rate=rate, effective_at=None, source="test", principal_id=by)
+
+    [opened] = await judged(world)
+    assert opened.why == "$119.00 in the last hour, more than 48 times the usual $1.25"
 
 
 async def test_two_that_are_open_in_one_scope_hold_until_both_have_cooled_down(world: World) -> None:
