@@ -1,4 +1,4 @@
-"""What the tests of approvals share: policies with a change, what persons may approve, delegations, decisions taken and refused."""
+"""What the tests of approvals share: refunds that wait for somebody, policies with a change, what persons may approve, delegations, decisions taken and refused."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,6 +14,28 @@ from tests.store.world import World
 
 TEAM, MANAGERS = 20_000, 60_000
 """Amounts that the sample policy has a reviewer and a manager decide on."""
+MANAGED = "managers:\n    people: 1"
+"""How many people the sample policy asks there, as it is written."""
+
+
+@pytest.fixture
+async def reviewed(world: World) -> str:
+    """A refund that waits for the team."""
+    return await waiting(world, TEAM, "team")
+
+
+@pytest.fixture
+async def managed(world: World) -> str:
+    """A refund that waits for a manager."""
+    return await waiting(world, MANAGERS, "managers")
+
+
+async def waiting(world: World, amount: int, queue: str) -> str:
+    """A refund of that amount, which waits for a decision in that queue."""
+    await world.ready(captured=100_000)
+    refund, seen = await world.quoted(amount=amount)
+    assert (seen.status, seen.queue) == ("awaiting_review", queue)
+    return refund
 
 
 async def policy(world: World, *changes: tuple[str, str]) -> None:

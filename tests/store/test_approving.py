@@ -10,30 +10,11 @@ from refunds.people import Actor, PrincipalKind, Role
 from refunds.requests import Ticket
 from store import decisions, evidence, principals
 from store.changes import lock_refund
-from tests.store.approvals import MANAGERS, TEAM, approving, decide, lets, policy, refused
+from tests.store.approvals import MANAGED, MANAGERS, TEAM, approving, decide, lets, managed, policy, refused, reviewed
 from tests.store.test_manual import gift_card, handing, parked, says, settler
 from tests.store.world import START, World
 
-MANAGED = "managers:\n    people: 1"
-
-
-@pytest.fixture
-async def reviewed(world: World) -> str:
-    """A refund that waits for the team."""
-    await world.ready(captured=100_000)
-    refund, seen = await world.quoted(amount=TEAM)
-    assert (seen.status, seen.queue) == ("awaiting_review", "team")
-    return refund
-
-
-@pytest.fixture
-async def managed(world: World) -> str:
-    """A refund that waits for a manager."""
-    await world.ready(captured=100_000)
-    refund, seen = await world.quoted(amount=MANAGERS)
-    assert (seen.status, seen.queue) == ("awaiting_review", "managers")
-    return refund
-
+__all__ = ["managed", "reviewed"]
 
 # --- ceilings of one's own
 

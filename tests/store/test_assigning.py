@@ -8,27 +8,11 @@ from refunds.errors import Code, RefundError
 from refunds.people import PrincipalKind, Role
 from store import assigning
 from store.decisions import Recorded
-from tests.store.approvals import MANAGERS, TEAM, approving, decide, refused
+from tests.store.approvals import TEAM, approving, decide, managed, refused, reviewed
 from tests.store.test_groups import one_before_review
 from tests.store.world import World
 
-
-@pytest.fixture
-async def reviewed(world: World) -> str:
-    """A refund that waits for the team."""
-    await world.ready(captured=100_000)
-    refund, seen = await world.quoted(amount=TEAM)
-    assert (seen.status, seen.queue) == ("awaiting_review", "team")
-    return refund
-
-
-@pytest.fixture
-async def managed(world: World) -> str:
-    """A refund that waits for a manager."""
-    await world.ready(captured=100_000)
-    refund, seen = await world.quoted(amount=MANAGERS)
-    assert (seen.status, seen.queue) == ("awaiting_review", "managers")
-    return refund
+__all__ = ["managed", "reviewed"]
 
 
 async def assign(world: World, refund: str, to: str | None = None, queue: str | None = None) -> Recorded:

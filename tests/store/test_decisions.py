@@ -11,31 +11,18 @@ from refunds.people import Actor, PrincipalKind, Role
 from refunds.processor import NotSent
 from store import refusals
 from store.requirements import Required, decisions_on, revision_of, sufficient
+from tests.store.approvals import MANAGED, MANAGERS, TEAM, policy, reviewed, waiting
 from tests.store.world import World
 
-TEAM = 20_000
-MANAGERS = 60_000
-TWO_PEOPLE = ("managers:\n    people: 1", "managers:\n    people: 2")
+__all__ = ["reviewed"]
 
-
-@pytest.fixture
-async def reviewed(world: World) -> str:
-    """A refund that waits for the team."""
-    await world.ready(captured=100_000)
-    refund, seen = await world.quoted(amount=TEAM)
-    assert (seen.status, seen.queue) == ("awaiting_review", "team")
-    return refund
+TWO_PEOPLE = (MANAGED, "managers:\n    people: 2")
 
 
 async def two_people(world: World) -> str:
     """A refund that waits for two managers."""
-    [current] = world.rows("SELECT source FROM policy_versions ORDER BY version DESC LIMIT 1")
-    assert TWO_PEOPLE[0] in current["source"]
-    await world.policy(current["source"].replace(*TWO_PEOPLE))
-    await world.ready(captured=100_000)
-    refund, seen = await world.quoted(amount=MANAGERS)
-    assert (seen.status, seen.queue) == ("awaiting_review", "managers")
-    return refund
+    await policy(world, TWO_PEOPLE)
+    return await waiting(world, MANAGERS, "managers")
 
 
 async def test_an_approval_counts_when_it_is_recorded(world: World, reviewed: str) -> None:

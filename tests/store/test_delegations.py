@@ -10,29 +10,11 @@ from refunds.errors import Code, RefundError
 from refunds.people import Actor, PrincipalKind, Role
 from store import delegations
 from store.decisions import Recorded
-from tests.store.approvals import MANAGERS, TEAM, decide, lets, policy, refused
+from tests.store.approvals import MANAGED, MANAGERS, decide, lets, managed, policy, refused, reviewed
 from tests.store.test_limits import with_limits
 from tests.store.world import World
 
-MANAGED = "managers:\n    people: 1"
-
-
-@pytest.fixture
-async def reviewed(world: World) -> str:
-    """A refund that waits for the team."""
-    await world.ready(captured=100_000)
-    refund, seen = await world.quoted(amount=TEAM)
-    assert (seen.status, seen.queue) == ("awaiting_review", "team")
-    return refund
-
-
-@pytest.fixture
-async def managed(world: World) -> str:
-    """A refund that waits for a manager."""
-    await world.ready(captured=100_000)
-    refund, seen = await world.quoted(amount=MANAGERS)
-    assert (seen.status, seen.queue) == ("awaiting_review", "managers")
-    return refund
+__all__ = ["managed", "reviewed"]
 
 
 async def test_a_stand_in_decides_in_their_own_name_on_behalf_of_the_other(world: World, managed: str) -> None:
