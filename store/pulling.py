@@ -327,9 +327,13 @@ async def _judged(connection: AsyncConnection, pull_id: str, payment_id: str, fo
 
 
 async def _end(connection: AsyncConnection, at: datetime, now: Pull, phase: PullPhase) -> Pull:
-    # What was read and not made needs no customer any more.
-    forgetting = update(pulled_payments).where(pulled_payments.c.pull_id == now.id, pulled_payments.c.customer_sealed.is_not(None))
-    await connection.execute(forgetting.values(customer_sealed=None))
+    # What was read and not made needs no customer any more; and whoever was forgotten is known to the processor still, and must not be to us again.
+    of_this = update(pulled_payments).where(pulled_payments.c.pull_id == now.id)
+    await connection.execute(of_this.where(pulled_payments.c.customer_sealed.is_not(None)).values(customer_sealed=None))
+    forgotten = payments.join(orders, orders.c.id == payments.c.order_id).join(customers, customers.c.id == orders.c.customer_id)
+    theirs = select(payments.c.processor_payment).select_from(forgotten).where(customers.c.forgotten_at.is_not(None))
+    named_again = pulled_payments.c.processor_payment.in_(theirs)
+    await connection.execute(of_this.where(named_again).values(order_lookup=None, order_sealed=None))
     ended = await _put(connection, at, now, {"phase": phase.value, "finished_at": at, "cursor": None})
     found = await counts(connection, now.id)
     await enter(

@@ -12,13 +12,15 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.processors.stripe import StripeProcessor
 from activities.pull import PullOrders
+from refunds.erasure import Because, Erasure
 from refunds.errors import Code, RefundError
+from refunds.ids import Prefix, new_id
 from refunds.messages import PullInput
 from refunds.orders import Order
 from refunds.people import Actor
 from refunds.pulls import ListedPayment, PaymentPage
 from refunds.settings import Settings
-from store import orders, pulling
+from store import forgetting, orders, pulling
 from store.db import connect
 from store.pulling import Pull, Pulling
 from tests.activities.shop import Shop, Tampered, opening
@@ -420,3 +422,23 @@ async def test_what_is_pulled_stands_nowhere_in_the_clear(puller: Puller) -> Non
     async with puller.shop.api.begin() as connection:
         shown = await pulling.report(connection, pull.id, outcome=None, after=None, limit=9)
     assert sorted(row["order_ref"] for row in shown) == ["zqorder-1", "zqorder-2"]
+
+
+async def test_who_was_forgotten_is_not_known_again_by_a_pull(puller: Puller) -> None:
+    theirs, other = await puller.paid("zqorder-1", "zqcustomer"), await puller.paid("order-2", "bert")
+    await puller.pulled()
+    async with puller.shop.api.begin() as connection:
+        customer = await orders.find_customer(connection, "zqcustomer")
+        assert customer is not None
+        erasure = Erasure(new_id(Prefix.ERASURE), customer, puller.shop.clock.now(), puller.owner.principal_id, Because.CUSTOMER_ASKED)
+        await forgetting.forget(connection, puller.shop.clock, erasure, actor=puller.owner.principal_id, mark=None)
+
+    pull, said = await puller.pulled()
+
+    assert said == {theirs: ("error", "ORDER_CONFLICT"), other: ("unchanged", None)}
+    async with puller.shop.api.begin() as connection:
+        shown = await pulling.report(connection, pull.id, outcome=None, after=None, limit=9)
+    assert {row["processor_payment"]: row["order_ref"] for row in shown} == {theirs: None, other: "order-2"}
+    assert await puller.shop.query("SELECT id FROM orders WHERE ref_lookup IS NULL") == await puller.shop.query(
+        "SELECT order_id AS id FROM payments WHERE processor_payment = :p", p=theirs
+    )
