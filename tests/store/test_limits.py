@@ -463,18 +463,23 @@ async def test_a_second_account_of_a_reviewer_has_no_limit_of_its_own(world: Wor
 
 async def test_field_52_a_limit_is_taken_once_however_often_it_is_replayed(world: World) -> None:
     await world.policy(with_limits("name: all, who: everyone, refunds: 100, window: month, zone: UTC"))
-    await shop(world, 1)
+    await shop(world, 2)
     refund, _ = await asked(world, 0)
+    over, _ = await asked(world, 1)
     for _ in range(3):
         await world.steps.prepare(refund)  # as a replay that lost its answers would
-    [row] = world.rows("SELECT * FROM limit_uses WHERE refund_id = %s", refund)
+    await world.withdraw(over)
+    rows = world.rows("SELECT * FROM limit_uses ORDER BY refund_id")
+    assert [(row["refund_id"], row["given_back_at"] is None) for row in rows] == sorted([(refund, True), (over, False)])
     async with world.steps.database.begin() as connection:
-        for _ in range(5):
+        for row in rows * 5:
             given = {name: row[name] for name in ("revision", "processor", "amount", "currency", "base", "worth")}
-            await store_limits.take(connection, world.row(refund), Stage.RESERVED, at=world.clock.at + timedelta(hours=1), **given)
+            await store_limits.take(
+                connection, world.row(row["refund_id"]), Stage.RESERVED, at=world.clock.at + timedelta(hours=1), **given
+            )
 
     assert used(world) == (1, 1_000)
-    assert world.rows("SELECT * FROM limit_uses WHERE refund_id = %s", refund) == [row]
+    assert world.rows("SELECT * FROM limit_uses ORDER BY refund_id") == rows, "nor is what was given back taken again"
     await sent(world, refund)
     seen = await world.submitting.standing(refund)
     again = await world.submitting.open_attempt(seen, await world.read(seen.processor_payment))
