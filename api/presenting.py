@@ -369,7 +369,10 @@ def _limit(seen: Seen) -> dict[str, Any] | None:
     if row["code"] != Code.LIMIT_EXCEEDED:
         return None
     if row["status"] == Status.HELD:
-        return refused([limit_view(standing, stage) for stage, standing in seen.limits or () if stage is Stage.SENT])
+        standings = seen.limits or ()
+        sent = [limit_view(standing, stage) for stage, standing in standings if stage is Stage.SENT]
+        # What nobody can count does not go either, whenever the limit is taken.
+        return refused(sent) or refused([limit_view(standing, stage) for stage, standing in standings if standing.own is None])
     return refused([limit_view(standing) for standing in (row["policy_decision"] or {}).get("limits", ())])
 
 

@@ -136,21 +136,31 @@ def _fits_late(policy: Policy, late: Sequence[LimitRule], found: Sequence[LimitF
     return None
 
 
-async def _uses(connection: AsyncConnection, change: Change, revision: Row, policy: Policy, processor: str) -> dict[str, Any]:
-    """What sending it takes: at the rate recorded with its terms, if that was into the same base currency; where there was none, at today's."""
+def _moves(revision: Row) -> Money:
+    """What sending it moves: nothing, where an authorisation is released."""
     released = (revision["terms"] or {}).get("operation") == OperationKind.RELEASE.value
-    recorded = revision["facts"].get("base") or {}
-    money = Money(0 if released else revision["amount"], revision["currency"])
-    worth = 0 if released else recorded.get("amount") if recorded.get("currency") == policy.base else None
-    if worth is None:
-        worth = (await rates.worth(connection, policy, money, change.at)).amount
+    return Money(0 if released else revision["amount"], revision["currency"])
+
+
+async def worth_of(connection: AsyncConnection, policy: Policy, revision: Row, at: datetime) -> int | None:
+    """What sending a revision (its terms, facts, amount and currency) counts as: at the rate recorded with its terms, if that was into the same base currency;
+    where there was none, at the one of now; ``None`` while there is none."""
+    recorded = (revision["facts"] or {}).get("base") or {}
+    money = _moves(revision)
+    worth = recorded.get("amount") if recorded.get("currency") == policy.base else None
+    return 0 if not money.amount else worth if worth is not None else (await rates.worth(connection, policy, money, at)).amount
+
+
+async def _uses(connection: AsyncConnection, change: Change, revision: Row, policy: Policy, processor: str) -> dict[str, Any]:
+    """What sending it takes."""
+    money = _moves(revision)
     return {
         "revision": change["revision"],
         "processor": processor,
         "amount": money.amount,
         "currency": money.currency,
         "base": policy.base,
-        "worth": worth,
+        "worth": await worth_of(connection, policy, revision, change.at),
         "at": change.at,
     }
 

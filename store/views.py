@@ -22,6 +22,7 @@ from refunds.status import Status
 from store import brakes, identifiers, limits, policies
 from store.claims import refundable_of
 from store.identifiers import KEY_SQL
+from store.sending import worth_of
 from store.snapshots import by_hand, from_plain, to_plain
 from store.sql import Query, Row
 from store.tables import instructions, refunds
@@ -153,8 +154,7 @@ async def refund(connection: AsyncConnection, refund_id: str, *, integration: st
 
 async def _limits(connection: AsyncConnection, row: Row, now: datetime) -> list[tuple[Stage, LimitStanding]]:
     policy = (await policies.in_force(connection, now)).policy
-    base = (row["facts"] or {}).get("base") or {}
-    worth = base.get("amount") if base.get("currency") == policy.base else None
+    worth = await worth_of(connection, policy, row, now) if row["amount"] and row["currency"] else None
     return await limits.standings_now(connection, policy, row, worth, now)
 
 

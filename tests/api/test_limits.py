@@ -1,6 +1,9 @@
 """Limits over time and breakers as the API says them."""
 
-from store import breakers
+from sqlalchemy import text
+
+from refunds.rates import Rate
+from store import breakers, rates
 from tests.api.conftest import Api
 from tests.policies import with_breakers, with_limits
 
@@ -45,6 +48,25 @@ async def test_a_limit_that_says_no_names_itself_what_is_used_and_left_and_when_
         "warns": False,
     }
     assert f"it opens again at {opens_at}" in str(refused["detail"])
+
+
+async def test_what_waits_for_a_rate_names_the_limit_and_what_it_counts_as_once_there_is_one(api: Api) -> None:
+    await publish(api, with_limits("name: day, who: everyone, amount: 200.00, window: day, zone: UTC, taken: reserved"))
+    order = await api.order(currency="EUR", payments=[{"id": "pi_euros", "amount": 30_000, "currency": "EUR"}])
+    refund = await api.received(order, currency="EUR")
+    await api.quote(refund)
+    async with api.owner.begin() as connection:
+        await connection.execute(text("UPDATE refunds SET status = 'held', code = 'LIMIT_EXCEEDED' WHERE id = :id"), {"id": refund})
+
+    waits = (await api.call("GET", f"/v1/refunds/{refund}", await api.reviewer())).json()
+    async with api.owner.begin() as connection:
+        rate = Rate("USD", "EUR", "1.10")
+        await rates.record(connection, api.clock, rate=rate, effective_at=None, source="test", principal_id=(await api.reviewer()).id)
+    knows = (await api.call("GET", f"/v1/refunds/{refund}", await api.reviewer())).json()
+
+    assert (waits["limit"]["name"], waits["limit"]["own"], waits["limit"]["exceeded"]) == ("day", None, True)
+    [counted] = knows["context"]["limits"]
+    assert (counted["own"], counted["exceeded"], counted["opens_at"]) == (22_000, True, None), "more than the whole limit"
 
 
 async def test_the_context_shows_what_is_used_and_left_by_now(api: Api) -> None:
