@@ -6,14 +6,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from alembic import command
-from alembic.config import Config
 from psycopg.rows import dict_row
-from sqlalchemy import create_engine
 
-from store.db import psycopg_url
-from tests.conftest import ROOT, FreshDatabase
-from tests.store.test_migration_seals import migrating
+from tests.conftest import FreshDatabase
+from tests.store.older import at_revision, migrating
 from tests.store.world import TEXT_KEY
 
 AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -23,16 +19,7 @@ STATUSES = ("received", "awaiting_review", "withdrawn", "succeeded", "failed", "
 @pytest.fixture
 def before(empty_database: FreshDatabase) -> FreshDatabase:
     """A database at revision 0003 with a refund in each of these statuses; the last three were sent an hour after they were quoted."""
-    engine = create_engine(psycopg_url(empty_database.url()))
-    config = Config()
-    config.set_main_option("script_location", str(ROOT / "store/migrations"))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0003")
-    engine.dispose()
-    with empty_database.connect() as connection:
-        _fill(connection)
-    return empty_database
+    return at_revision(empty_database, "0003", _fill)
 
 
 def _fill(connection: psycopg.Connection) -> None:

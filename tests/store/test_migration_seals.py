@@ -2,24 +2,19 @@
 
 import base64
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from alembic import command
-from alembic.config import Config
 from psycopg.rows import dict_row
-from sqlalchemy import create_engine
 
 from store import grants, groups, judging, orders, pulling
-from store.db import connect, psycopg_url
+from store.db import connect
 from store.sealing import new_key, seal
 from store.texts import Texts
-from tests.conftest import ROOT, FreshDatabase
+from tests.conftest import FreshDatabase
+from tests.store.older import at_revision, migrating, moving
 from tests.store.world import TEXT_KEY, FixedClock, settings
 
 KEY = base64.b64encode(TEXT_KEY).decode()
@@ -38,16 +33,7 @@ HASH = "ab" * 32
 @pytest.fixture
 def before(empty_database: FreshDatabase) -> FreshDatabase:
     """A database at revision 0003 with rows of every kind that is personal."""
-    engine = create_engine(psycopg_url(empty_database.url()))
-    config = Config()
-    config.set_main_option("script_location", str(ROOT / "store/migrations"))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0003")
-    engine.dispose()
-    with empty_database.connect() as connection:
-        _fill(connection)
-    return empty_database
+    return at_revision(empty_database, "0003", _fill)
 
 
 def _fill(connection: psycopg.Connection) -> None:
@@ -109,11 +95,6 @@ def _fill(connection: psycopg.Connection) -> None:
     )
 
 
-def migrating(database: FreshDatabase, **env: str) -> subprocess.CompletedProcess[str]:
-    given = {"PATH": os.environ["PATH"], "DATABASE_URL": database.url(), **env}
-    return subprocess.run([sys.executable, "-m", "store.migrate"], cwd=ROOT, env=given, capture_output=True, text=True, check=False)
-
-
 def everything(database: FreshDatabase) -> str:
     with database.connect("postgres") as connection:
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
@@ -172,14 +153,9 @@ def test_an_empty_database_needs_no_key(empty_database: FreshDatabase) -> None:
 
 def test_what_is_sealed_is_not_put_in_the_clear_again(before: FreshDatabase) -> None:
     assert migrating(before, REFUNDS_TEXT_KEY=KEY).returncode == 0
-    engine = create_engine(psycopg_url(before.url()))
-    config = Config()
-    config.set_main_option("script_location", str(Path(ROOT) / "store/migrations"))
 
-    with pytest.raises(RuntimeError, match="not put in the clear again"), engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, "0003")
-    engine.dispose()
+    with pytest.raises(RuntimeError, match="not put in the clear again"):
+        moving(before, command.downgrade, "0003")
 
 
 def _rows(database: FreshDatabase, query: str) -> list[dict[str, Any]]:
