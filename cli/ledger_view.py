@@ -45,7 +45,7 @@ _SENTENCES = {
     "attempt_opened": "attempt {number} to send it was opened",
     "attempt_ended": "an attempt ended: {outcome}",
     "receipt": "the processor answered: {processor_refund}, {money}, {state}",
-    "adopted": "found at the processor by our id: {processor_refund}, {money}, {state}",
+    "adopted": "found at the processor: {processor_refund}, {money}, {state}",
     "compensated": "{money} of {processor_refund} did not arrive and counts as not refunded",
     "parked_for_another_reason": "it is parked for another reason now: {code}",
     "leg_intended": "a leg beside it was recorded: {kind} of {money}, {target}",

@@ -52,6 +52,14 @@ def _same(*names: str) -> tuple[tuple[str, str, str], ...]:
 
 AGREEMENTS: Sequence[Agreement] = (
     Agreement(
+        "request",
+        "refunds",
+        "t.id",
+        ("refund_received",),
+        "l.refund_id",
+        (("who asked", "t.requester_id", "l.actor"), ("whose it is", "t.customer_id", "l.on_behalf_of"), *_same("body_hash")),
+    ),
+    Agreement(
         "revision",
         "revisions",
         "t.refund_id || ' ' || t.revision",
@@ -173,6 +181,14 @@ QUERIES: Sequence[Query] = (
             ORDER BY 1 LIMIT 1""",
         "operation",
         "what its revision says",
+    ),
+    Query(
+        """SELECT a.id FROM attempts a JOIN ledger l ON l.type = 'attempt_ended' AND l.data->>'attempt' = a.id
+            WHERE a.outcome IS DISTINCT FROM l.data->>'outcome'
+              AND NOT EXISTS (SELECT 1 FROM ledger r WHERE r.type IN ('receipt', 'adopted') AND r.data->>'operation' = a.operation_id)
+            ORDER BY 1 LIMIT 1""",
+        "attempt",
+        "what its entries say: how it ended",
     ),
     Query(
         """SELECT k.id FROM api_keys k WHERE (k.revoked_at IS NULL) IS DISTINCT FROM

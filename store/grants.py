@@ -162,7 +162,9 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "ledger_entries": (READ,),
         "ledger_nodes": (READ,),
         "ledger_checkpoints": (READ,),
-        "refunds": ("SELECT (id, status, version, revision, terms_hash, payment_id, amount, currency)",),
+        "refunds": (
+            "SELECT (id, status, version, revision, terms_hash, payment_id, amount, currency, requester_id, customer_id, body_hash)",
+        ),
         # The records that entries stand behind, without a word of anybody's.
         "revisions": (
             "SELECT (refund_id, revision, payment_id, amount, currency, terms, terms_hash, policy_version, policy_hash, facts, decision)",
@@ -170,7 +172,7 @@ GRANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "decisions": (READ,),
         "operations": ("SELECT (id, refund_id, revision, kind, terms_hash, payment_id, amount, currency)",),
         "consumed_decisions": (READ,),
-        "attempts": ("SELECT (id, operation_id, number)",),
+        "attempts": ("SELECT (id, operation_id, number, outcome)",),
         "processor_refunds": ("SELECT (id, operation_id, amount, currency)",),
         "policy_versions": (READ,),
         "api_keys": ("SELECT (id, principal_id, roles, revoked_at)",),

@@ -51,6 +51,16 @@ _SETTLE = Query(
 )
 
 
+def _answer(operation: Operation, refund: ProcessorRefund) -> dict[str, Any]:
+    return {
+        "operation": operation.id,
+        "processor_refund": refund.id,
+        "amount": refund.amount,
+        "currency": refund.currency.upper(),
+        "state": refund.raw_state,
+    }
+
+
 def _money(operation: Operation) -> dict[str, Any]:
     return {"amount": operation.amount.amount, "currency": operation.amount.currency}
 
@@ -102,15 +112,11 @@ class Receipts(OperationRows):
         self, connection: AsyncConnection, change: Change, operation: Operation, attempt: Attempt | None, refund: ProcessorRefund
     ) -> None:
         await self._answered(connection, change, operation, attempt, reason="answer" if attempt else "found", detail=refund.id)
-        change.note(
-            "receipt" if attempt else "adopted",
-            operation=operation.id,
-            attempt=attempt.id if attempt else None,
-            processor_refund=refund.id,
-            amount=refund.amount,
-            currency=refund.currency.upper(),
-            state=refund.raw_state,
-        )
+        change.note("receipt" if attempt else "adopted", attempt=attempt.id if attempt else None, **_answer(operation, refund))
+
+    def enter_adopted(self, change: Change, operation: Operation, refund: ProcessorRefund, *, actor: str) -> None:
+        """Enter that a person named the processor's refund, and what the processor said of it: this stands behind the money that is recorded of it."""
+        change.note("adopted", actor=actor, **_answer(operation, refund))
 
     async def _answered(
         self,

@@ -65,6 +65,8 @@ class Settling(HandingOver, Instructed):
             await self._keep(
                 connection, change, operation, refund
             )  # also one that had been taken for somebody else's: from now on it is ours
+            if stored is None:
+                self.enter_adopted(change, operation, refund, actor=instruction["principal_id"])
             failed = Code.PROCESSOR_FAILED if event is Event.PROCESSOR_FAILED else None
             settled = Conclusion(event, failed, conclusion.detail)
             await self._apply(connection, change, operation, settled, processor_refund=refund.id, by=instruction["principal_id"])

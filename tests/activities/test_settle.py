@@ -64,6 +64,7 @@ async def test_the_same_settlement_twice_has_the_same_answer(shop: Shop) -> None
 
     assert (again.status, again.refused) == (first.status, first.refused) == ("succeeded", "")
     assert (await shop.moves(refund_id)).count("succeeded") == 1
+    assert (await shop.entries(refund_id)).count("adopted") == 1, "what the processor says of the refund that was named is entered"
 
 
 async def test_a_refused_settlement_twice_has_the_same_answer(shop: Shop) -> None:

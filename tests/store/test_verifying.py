@@ -3,7 +3,8 @@
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,136 @@ async def test_what_was_done_to_the_database_is_named(ledger: Chained, what: str
     assert (wrong.kind, said.format(n=n, before=n - 1, after=n + 1, size=size(ledger)) in str(wrong)) == (kind, True), str(wrong)
     if "{n}" in said:
         assert wrong.seq == n
+
+
+BEYOND_ITS_CONSTRAINTS: tuple[tuple[str, str, str, str], ...] = (
+    (
+        "ledger_entries",
+        "ALTER TABLE ledger_entries ALTER entry DROP NOT NULL; UPDATE ledger_entries SET entry = NULL WHERE seq = 5",
+        "changed",
+        "Entry 5",
+    ),
+    (
+        "ledger_entries",
+        "ALTER TABLE ledger_entries ALTER hash DROP NOT NULL; UPDATE ledger_entries SET hash = NULL WHERE seq = 5",
+        "changed",
+        "Entry 5",
+    ),
+    ("ledger", "ALTER TABLE ledger ALTER data DROP NOT NULL; UPDATE ledger SET data = NULL WHERE id = 5", "changed", "data is another"),
+    ("ledger", "UPDATE ledger SET at = 'infinity' WHERE id = 5", "changed", "at is another"),
+    ("ledger", "UPDATE ledger SET at = '4000-01-01 BC' WHERE id = 5", "changed", "at is another"),
+    ("ledger", "INSERT INTO ledger (at, type, actor, data) VALUES ('infinity', 'x', 'y', '{}')", "future", "A row without a number, x,"),
+    ("ledger", "INSERT INTO ledger (at, type, actor, data) VALUES ('2090-01-01Z', 'x', 'y', '{}')", "future", "A row without a number, x,"),
+    (
+        "ledger",
+        "INSERT INTO ledger (at, type, refund_id, refund_version, actor, data) VALUES ('2026-06-01Z', 'status_changed', 'rf_x', 1, 'y', '[]')",
+        "state",
+        "does not say of which",
+    ),
+    (
+        "ledger_nodes",
+        "ALTER TABLE ledger_nodes ALTER hash DROP NOT NULL; UPDATE ledger_nodes SET hash = NULL",
+        "tree",
+        "over the entries 1 to 16",
+    ),
+    (
+        "ledger_checkpoints",
+        "ALTER TABLE ledger_checkpoints ALTER note DROP NOT NULL; UPDATE ledger_checkpoints SET note = NULL",
+        "malformed",
+        "not a signed note",
+    ),
+    ("ledger_checkpoints", "UPDATE ledger_checkpoints SET root = '\\x00'", "changed", "What is kept beside the checkpoint"),
+    ("ledger_checkpoints", "UPDATE ledger_checkpoints SET origin = 'other'", "changed", "What is kept beside the checkpoint"),
+    ("ledger_checkpoints", "UPDATE ledger_checkpoints SET keys = '[7]'", "changed", "What is kept beside the checkpoint"),
+    (
+        "ledger_checkpoints",
+        f"UPDATE ledger_checkpoints SET keys = '[\"{NEXT_KEY.vkey}\"]'",
+        "changed",
+        "What is kept beside the checkpoint",
+    ),
+    ("ledger_checkpoints", "DELETE FROM ledger_checkpoints", "missing", "none of them is in the database any more"),
+)
+
+RECORDS: tuple[tuple[str, str, str], ...] = (
+    ("revisions", "UPDATE revisions SET amount = amount + 1 WHERE revision = 1", "revision {refund} 1 is not what its entry says: amount."),
+    (
+        "revisions",
+        "UPDATE revisions SET policy_hash = 'x' WHERE revision = 1",
+        "revision {refund} 1 is not what its entry says: policy hash.",
+    ),
+    (
+        "revisions",
+        "UPDATE revisions SET terms = jsonb_set(terms, '{amount}', '1') WHERE revision = 1",
+        "The terms of the revision {refund} 1 are not those of their hash.",
+    ),
+    (
+        "revisions",
+        "UPDATE revisions SET decision = jsonb_set(decision, '{checks,0,result}', '\"passed by hand\"') WHERE revision = 2",
+        "The facts or checks of the revision {refund} 2 are not those that were entered.",
+    ),
+    ("revisions", "UPDATE revisions SET facts = facts - 'base' WHERE revision = 2", "The facts or checks of the revision {refund} 2"),
+    ("decisions", "UPDATE decisions SET verdict = 'deny' WHERE kind = 'review'", "is not what its entry says: verdict."),
+    (
+        "decisions",
+        "UPDATE decisions SET role = 'manager', terms_hash = '' WHERE kind = 'review'",
+        "is not what its entry says: terms hash, role.",
+    ),
+    (
+        "decisions",
+        "UPDATE decisions SET principal_id = (SELECT id FROM principals WHERE handle = 'mia') WHERE kind = 'review'",
+        "is not what its entry says: whose it is.",
+    ),
+    ("decisions", "DELETE FROM decisions WHERE kind = 'review'", "has an entry, and is not there."),
+    (
+        "decisions",
+        "UPDATE decisions SET id = 'dec_0' WHERE kind = 'review'",
+        "The decision dec_0 has no entry: it was put into the database past the program.",
+    ),
+    ("refunds", "UPDATE refunds SET amount = amount + 1", "refund {refund} is not what its newest revision says."),
+    ("refunds", "UPDATE refunds SET revision = 1", "refund {refund} is not what its newest revision says."),
+    ("refunds", "UPDATE refunds SET requester_id = (SELECT id FROM principals WHERE handle = 'ann')", "its entry says: who asked."),
+    ("refunds", "UPDATE refunds SET customer_id = 'cu_other'", "its entry says: whose it is."),
+    ("operations", "UPDATE operations SET amount = 1", "is not what its revision says."),
+    ("operations", "UPDATE operations SET kind = 'release'", "is not what its entry says: kind."),
+    ("consumed_decisions", "DELETE FROM consumed_decisions", "has an entry, and is not there."),
+    ("attempts", "UPDATE attempts SET number = 2", "is not what its entry says: number."),
+    ("attempts", "DELETE FROM attempts", "has an entry, and is not there."),
+    ("policy_versions", "UPDATE policy_versions SET source = source || ' '", "policy version 1 is not what its entry says: text."),
+    ("api_keys", "UPDATE api_keys SET roles = '{operator}'", "is not what its entry says: roles."),
+    ("api_keys", "UPDATE api_keys SET revoked_at = now()", "is not what its entries say: whether it was revoked."),
+    ("principals", "UPDATE principals SET kind = 'person'", "is not what its entry says: kind."),
+)
+
+
+@contextmanager
+def kept_of(ledger: Chained, table: str) -> Iterator[None]:
+    """What is done to a table within the block is undone after it."""
+    ledger.spoil(f"CREATE TABLE kept_rows AS TABLE {table}")
+    yield
+    ledger.spoil(f"DELETE FROM {table}")
+    ledger.spoil(f"INSERT INTO {table} OVERRIDING SYSTEM VALUE SELECT * FROM kept_rows")
+    ledger.spoil("DROP TABLE kept_rows")
+
+
+async def test_what_no_row_can_hold_is_named_and_ends_in_no_trace(ledger: Chained) -> None:
+    for table, statements, kind, said in BEYOND_ITS_CONSTRAINTS:
+        with kept_of(ledger, table):
+            for statement in statements.split("; "):
+                ledger.spoil(statement)
+            wrong = named(ledger)
+            assert (wrong.kind, said in str(wrong)) == (kind, True), (statements, str(wrong))
+    assert verified(ledger).checkpoints == 2
+
+
+async def test_a_record_that_is_another_than_its_entry_says_is_named(ledger: Chained) -> None:
+    """What the audit view shows of a refund cannot be another than what was entered when it happened."""
+    [(refund,)] = ledger.rows("SELECT id FROM refunds")
+    for table, statement, said in RECORDS:
+        with kept_of(ledger, table):
+            assert ledger.spoil(statement) > 0, statement
+            wrong = named(ledger)
+            assert (wrong.kind, said.format(refund=refund) in str(wrong)) == ("record", True), (statement, str(wrong))
+    assert verified(ledger).refunds == 1
 
 
 async def test_two_entries_that_changed_places_are_named(ledger: Chained) -> None:
