@@ -183,7 +183,8 @@ def watched_database(postgres_server: PostgresServer, template_database: str) ->
 
 
 @contextlib.contextmanager
-def _clone(server: PostgresServer, template: str | None, module: object = None) -> Iterator[FreshDatabase]:
+def cloned(server: PostgresServer, template: str | None, module: object = None) -> Iterator[FreshDatabase]:
+    """A database of its own, dropped at the end; fails the test when something was changed in it without an entry of the ledger."""
     name = f"test_{next(_numbers)}"
     server.create_database(name, template)
     try:
@@ -198,19 +199,19 @@ def _clone(server: PostgresServer, template: str | None, module: object = None) 
 
 @pytest.fixture
 def database(postgres_server: PostgresServer, watched_database: str, request: pytest.FixtureRequest) -> Iterator[FreshDatabase]:
-    with _clone(postgres_server, watched_database, request.module) as fresh:
+    with cloned(postgres_server, watched_database, request.module) as fresh:
         yield fresh
 
 
 @pytest.fixture(scope="module")
 def module_database(postgres_server: PostgresServer, watched_database: str, request: pytest.FixtureRequest) -> Iterator[FreshDatabase]:
-    with _clone(postgres_server, watched_database, request.module) as fresh:
+    with cloned(postgres_server, watched_database, request.module) as fresh:
         yield fresh
 
 
 @pytest.fixture
 def empty_database(postgres_server: PostgresServer) -> Iterator[FreshDatabase]:
-    with _clone(postgres_server, None) as fresh:
+    with cloned(postgres_server, None) as fresh:
         yield fresh
 
 

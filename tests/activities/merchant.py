@@ -88,8 +88,7 @@ class Merchant(RuleBasedStateMachine):
         self.world.settings = self.world.settings.model_copy(
             update={"submit_max_attempts": 3, "submit_send_within_s": SENT_WITHIN.total_seconds()}
         )
-        for person in ("desk", "ann", "bob", "mia"):
-            setattr(self.world, person, getattr(self.origin, person))
+        self.world.take_up(self.origin)
         first, second = self.paid_with
         self.processor = MemoryProcessor(self.clock)
         self.processor.payments = {
