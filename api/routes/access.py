@@ -10,7 +10,7 @@ from api import presenting
 from api.bodies import parse
 from api.calls import TheCall
 from api.contract import errors, takes
-from api.schemas import KeyList, KeyMade, PeopleList, PersonView
+from api.people_shapes import KeyList, KeyMade, PeopleList, PersonView
 from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, is_id
 from refunds.money import MAX_AMOUNT, currency

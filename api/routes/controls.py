@@ -11,8 +11,8 @@ from api import presenting
 from api.bodies import parse
 from api.calls import Call, TheCall
 from api.contract import errors, takes
+from api.control_shapes import ControlChanged, ControlList
 from api.erasure_list import check_replayed
-from api.schemas import ControlChanged, ControlList
 from refunds.errors import Code, RefundError
 from refunds.logs import logger
 from refunds.messages import Message

@@ -8,8 +8,8 @@ from api.bodies import parse
 from api.calls import TheCall
 from api.contract import errors, takes
 from api.importing import OrderImport, import_view, read_import
+from api.order_shapes import ImportView, OrderView
 from api.problems import invalid
-from api.schemas import ImportView, OrderView
 from refunds.errors import Code
 from refunds.orders import ExternalId, Order
 from refunds.payment_ids import TOLD_BY_ITSELF

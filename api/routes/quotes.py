@@ -10,8 +10,8 @@ from fastapi import APIRouter, Response
 from api import presenting
 from api.calls import Call, TheCall
 from api.contract import errors, takes
+from api.quote_shapes import QuoteView
 from api.routes.refunds import LINE_CODES, MONEY_CODES
-from api.schemas import QuoteView
 from api.scoping import parse_asked
 from refunds.errors import Code, RefundError
 from refunds.payment_ids import TOLD_BY_ITSELF
