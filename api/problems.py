@@ -16,6 +16,7 @@ from starlette.routing import Match
 from refunds.errors import CATALOGUE, Code, RefundError
 from refunds.logs import logger
 from refunds.naming import shown_name
+from store.sealing import Unreadable
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
@@ -146,6 +147,12 @@ async def _gone(request: Request, error: Exception) -> Response:
     return await _refused(request, RefundError(Code.MALFORMED_JSON, "The body ended before its end."))
 
 
+async def _unreadable(request: Request, error: Exception) -> Response:
+    # It names the place and the key by its hash, and no value.
+    _log.error("sealed_unreadable", request_id=request_id_of(request), what=str(error))
+    return await _refused(request, RefundError(Code.SEALED_UNREADABLE, f"{error}."))
+
+
 async def _unexpected(request: Request, error: Exception) -> Response:
     # Where it happened, but not what it said: an error's message may repeat parameters, and with them customer text.
     places: list[str] = []
@@ -166,4 +173,5 @@ def install(app: FastAPI, routes: Sequence[APIRoute]) -> None:
     app.add_exception_handler(RequestValidationError, _invalid_query)
     app.add_exception_handler(HTTPException, _NoRoute(routes))
     app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(Unreadable, _unreadable)
     app.add_exception_handler(Exception, _unexpected)

@@ -173,6 +173,7 @@ class Code(StrEnum):
     STORE_UNAVAILABLE = "STORE_UNAVAILABLE"
     ORCHESTRATOR_UNAVAILABLE = "ORCHESTRATOR_UNAVAILABLE"
     PROCESSOR_UNAVAILABLE = "PROCESSOR_UNAVAILABLE"
+    SEALED_UNREADABLE = "SEALED_UNREADABLE"
     INTERNAL = "INTERNAL"
 
 
@@ -604,6 +605,12 @@ CATALOGUE: dict[Code, Meaning] = {
         retryable=True,
     ),
     _C.PROCESSOR_UNAVAILABLE: Meaning(503, "The processor cannot be asked just now.", "Repeat later.", retryable=True),
+    _C.SEALED_UNREADABLE: Meaning(
+        500,
+        "Something sealed cannot be opened with the master key of this process, or it was changed.",
+        "Give the process the master key it was sealed with (docs/personal-data.md#the-master-key). If it has that, the row was changed: restore it.",
+        retryable=True,
+    ),
     _C.INTERNAL: Meaning(
         500,
         "Something unexpected went wrong here; it was logged.",
