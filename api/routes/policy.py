@@ -1,5 +1,6 @@
 """The policy: its versions, new ones, and what another one would have made of past requests."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -133,7 +134,8 @@ async def publish(call: TheCall) -> Response:
 async def _check(connection: Connection, new: views.NewVersion, now: Instant) -> None:
     """Raise :class:`api.problems.InvalidBody` for a text that is no policy, or that names a currency nobody can count."""
     try:
-        policy = ready_to_publish(new.source, new.effective_from or now)
+        # On the side: a large file takes a second to read, and a stop does not wait for it.
+        policy = await asyncio.to_thread(ready_to_publish, new.source, new.effective_from or now)
     except PolicyError as error:
         raise InvalidBody(views.problems(error)) from None
     if policy.base is None:
@@ -191,7 +193,7 @@ async def _contest(connection: Connection, wanted: views.NewSimulation, now: Ins
         after = await policies.version_of(connection, wanted.version)
         return simulations.Contest(_named(before), before["source"], _named(after), after["source"])
     try:
-        name = ready_to_publish(wanted.source).name
+        name = (await asyncio.to_thread(ready_to_publish, wanted.source)).name
     except PolicyError as error:
         raise InvalidBody(views.problems(error)) from None
     return simulations.Contest(_named(before), before["source"], {"version": None, "name": name}, wanted.source)

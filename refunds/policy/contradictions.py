@@ -1,16 +1,25 @@
 """What each setting of a policy allows by itself, but not together with the others: each with its path, what is wrong, and what to do."""
 
+import unicodedata
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any, cast
 
 from refunds.clock import rfc3339
 from refunds.money import Money, format_money
-from refunds.policy import breakers, cost, exceptions, limits, reach, rules
+from refunds.policy import breakers, cost, exceptions, limits, patterns, reach, rules
 from refunds.policy.model import Ladder, Policy, ReviewRole
 from refunds.policy.positions import Path
 from refunds.policy.uniting import AND
 
 Told = tuple[Path, str, str]
+
+MOST_WAYS = 1_000
+"""In so many ways somebody may be a specialist of all ladders at once: the product of how many each names."""
+
+_OF_THE_MACHINE = frozenset({"localtime", "posixrules", "Factory"})
+_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Signs that turn the reading order, so that a text reads as what it is not."""
 
 LONGEST_OPEN_WEEKS = 52
 """The longest time that a rung may have, in weeks of its calendar's open time."""
@@ -33,6 +42,8 @@ def contradictions(policy: Policy) -> Iterator[Told]:
     yield from _signals(policy)
     yield from _payouts(policy)
     yield from _exceptions(policy)
+    yield from _specialists(policy)
+    yield from _texts((), policy.model_dump())
 
 
 def over_by(policy: Policy, effective_from: datetime) -> Iterator[Told]:
@@ -220,9 +231,47 @@ def _exceptions(policy: Policy) -> Iterator[Told]:
                 yield (*here, "lifts", place), f"this policy asks for nothing that {name} could lift", "Remove it."
 
 
+def _specialists(policy: Policy) -> Iterator[Told]:
+    """Ladders are united by everybody who is one of each, so that so many ways to be it are worked out with every quote that several ladders judge."""
+    ways = 1
+    for name, ladder in policy.review.items():
+        before, ways = ways, ways * max(len(ladder.specialists), 1)
+        if before <= MOST_WAYS < ways:
+            what = f"from here on there are more than {MOST_WAYS} ways to be a specialist of every ladder at once"
+            yield ("review", name, "specialists"), what, "Name roles instead of persons, or fewer of them."
+
+
+def _texts(path: Path, value: Any) -> Iterator[Told]:
+    """Texts that cannot be read, or kept: with control characters, with signs that turn the reading order, or with nothing in them that is seen."""
+    if isinstance(value, dict):
+        for name, member in cast("dict[str, Any]", value).items():
+            yield from _texts((*path, name), name)
+            yield from _texts((*path, name), member)
+    elif isinstance(value, tuple | list):
+        for at, member in enumerate(cast("tuple[Any, ...]", value)):
+            yield from _texts((*path, at), member)
+    elif isinstance(value, str):
+        odd = next((one for one in value if _unseen(one)), None)
+        if odd is not None:
+            yield path, f"it has the character U+{ord(odd):04X}, which nobody sees", "Leave it out."
+        elif path[-1] == "zone" and value in _OF_THE_MACHINE:
+            yield path, f"{value} is another zone on every machine", "Name a zone, such as UTC, Europe/Berlin or America/New_York."
+        elif not any(unicodedata.category(one)[0] in "LNPS" for one in value):
+            yield path, "there is nothing in it to be read", "Write words, or remove it."
+
+
+def _unseen(character: str) -> bool:
+    return character in _TURNING or (unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\t")
+
+
 def _rules(policy: Policy) -> Iterator[Told]:
-    seen, lists = set[str](), 0
+    seen, lists, made = set[str](), 0, 0
     for at, rule in enumerate(policy.rules):
+        faults = rules.faults(rule.when)
+        weighed, made = made, made + (0 if faults else cost.patterns_in(rule.when))
+        if weighed <= patterns.MOST_OF_ALL < made:
+            what = "from here on the patterns of all rules together cost too much to make"
+            yield ("rules", at, "when"), what, "Use simpler ones, startsWith, endsWith or contains: each is made anew with every quote."
         before, lists = lists, lists + cost.lists_in(rule.when)
         if before <= cost.MOST_LISTS_OF_ALL < lists:
             what = f"from here on the rules name lists of facts more than {cost.MOST_LISTS_OF_ALL} times together"
@@ -232,5 +281,5 @@ def _rules(policy: Policy) -> Iterator[Told]:
         seen.add(rule.id)
         if rule.ladder is not None and rule.then != "require_review":
             yield ("rules", at, "ladder"), "only require_review has a ladder", "Remove the ladder, or write then: require_review."
-        for problem, remedy in rules.faults(rule.when):
+        for problem, remedy in faults:
             yield ("rules", at, "when"), problem, remedy

@@ -1,12 +1,15 @@
 """What a condition of a merchant's own rule may cost at most, told from its text alone, before it is compiled.
 
 The library follows a condition without limits of its own, and a limit by the clock would give the same facts two answers. So the text is bounded: a step over a
-list stands in no other and looks at no whole list inside, one ``map`` grows nothing that another step walks, and length, operators and lists are counted. The
-worst that is left is a few passes over an order's thousand lines (``tests/refunds/policy/test_costly_rules.py`` measures it).
+list stands in no other and looks at no whole list inside, one ``map`` grows nothing that another step walks, and length, operators and lists are counted, and
+patterns weighed (:mod:`refunds.policy.patterns`). The worst that is left is a few passes over an order's thousand lines
+(``tests/refunds/policy/test_costly_rules.py`` measures it).
 """
 
 import re
 from collections.abc import Iterator
+
+from refunds.policy import patterns
 
 LONGEST = 2_000
 """The longest condition, in characters."""
@@ -62,7 +65,8 @@ def too_much(condition: str) -> tuple[str, str] | None:
         return "a comment inside the condition", "Write it in the file, after a #."
     if len(_OPERATOR.findall(text)) > MOST_OPERATORS:
         return f"the condition has more than {MOST_OPERATORS} operators", "Write several rules."
-    for member, inside in _steps(text):
+    for member, begins, ends in _steps(text):
+        inside = text[begins:ends]
         if STEP.search(inside):
             return "a step over a list stands inside another", "Write one all, exists, map or filter after the other, not inside."
         whole = next((found[0] for found in _WHOLE.finditer(inside) if found[0] != member), None)
@@ -75,7 +79,28 @@ def too_much(condition: str) -> tuple[str, str] | None:
         return "it has more than one map, and each can make a list larger", "Look at the list itself: lines.exists(x, ...)."
     if lists_in(condition) > MOST_LISTS:
         return f"it names lists of facts more than {MOST_LISTS} times", "Write several rules."
+    return _costly_patterns(condition)
+
+
+def _costly_patterns(condition: str) -> tuple[str, str] | None:
+    blank = blanked(condition)
+    try:
+        if patterns.weight(condition, blank) > patterns.MOST:
+            return "its patterns cost too much to make", _SIMPLER
+        for _, begins, ends in _steps(blank):
+            if patterns.weight(condition[begins:ends], blank[begins:ends]) > patterns.MOST_INSIDE:
+                return "a step over a list makes costly patterns anew for each member", _SIMPLER
+    except patterns.Unplain as unplain:
+        return "a pattern that is no plain text", str(unplain)
     return None
+
+
+_SIMPLER = "Name the letters ([a-z0-9_] and not \\\\w), repeat less ({4} and not {400}), or use startsWith, endsWith or contains."
+
+
+def patterns_in(condition: str) -> int:
+    """What the patterns of a condition that was taken weigh."""
+    return patterns.weight(condition, blanked(condition))
 
 
 def lists_in(condition: str) -> int:
@@ -83,11 +108,11 @@ def lists_in(condition: str) -> int:
     return len(_WHOLE.findall(bare(condition)))
 
 
-def _steps(text: str) -> Iterator[tuple[str, str]]:
-    """Every step over a list: the name of its member, and what stands inside it."""
+def _steps(text: str) -> Iterator[tuple[str, int, int]]:
+    """Every step over a list: the name of its member, and where what stands inside it begins and ends."""
     for step in STEP.finditer(text):
         depth, at = 1, text.index("(", step.start()) + 1
         while depth and at < len(text):
             depth += {"(": 1, ")": -1}.get(text[at], 0)
             at += 1
-        yield step[1], text[step.end() : at]
+        yield step[1], step.end(), at

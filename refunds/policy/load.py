@@ -20,6 +20,12 @@ from refunds.terms import canonical_hash
 LARGEST_BYTES = 262_144
 """The largest policy file taken, in bytes."""
 
+MOST_TOLD = 200
+"""So many problems of one file are told at once."""
+
+_MOST_READ = 2_000
+"""So many of pydantic's errors are put into words: far more than are told, because some are left out for what was told already."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -54,7 +60,7 @@ def load_policy(text: str, *, published: bool = False) -> Policy:
     """
     if len(text.encode(errors="surrogatepass")) > LARGEST_BYTES:
         raise PolicyError([Problem(1, 1, "", f"the file is larger than {LARGEST_BYTES} bytes", "Shorten it; comments count.")])
-    placed = positions.read(text)
+    placed = positions.read(text, published=published)
     found: list[tuple[Path, str, str]] = []
     problems = [Problem(f.mark.line, f.mark.column, _dotted(f.path), f.problem, f.remedy) for f in placed.faults]
     policy: Policy | None = None
@@ -65,8 +71,10 @@ def load_policy(text: str, *, published: bool = False) -> Policy:
             policy = Policy.model_validate(placed.value)
         except ValidationError as error:
             reported = {path for path, _, _ in found} | {f.path for f in placed.faults if f.path}
-            faults = map(_translate, _told_once(error.errors(include_url=False)))
-            found += [fault for fault in faults if not any(fault[0][: len(path)] == path for path in reported)]
+            faults = map(_translate, _told_once(error.errors(include_url=False)[:_MOST_READ]))
+            found += [fault for fault in faults if not any(fault[0][:length] in reported for length in range(len(fault[0]) + 1))]
+    if not published:
+        found += _true_for_one(placed)
     if policy is not None and not published:
         unread = {path[:2] for path, _, _ in found}
         found += [fault for fault in contradictions(policy) if fault[0][:2] not in unread]
@@ -74,7 +82,7 @@ def load_policy(text: str, *, published: bool = False) -> Policy:
         mark = placed.mark(path)
         problems.append(Problem(mark.line, mark.column, _dotted(path), problem, remedy))
     if problems or policy is None:
-        raise PolicyError(sorted(problems, key=lambda p: (p.line, p.column, p.path, p.problem)))
+        raise PolicyError(_first(sorted(problems, key=lambda p: (p.line, p.column, p.path, p.problem))))
     return policy
 
 
@@ -99,6 +107,24 @@ def policy_hash(policy: Policy | str) -> str:
     if policy.base_currency is None:
         unused |= {"base_currency", "rates_at_most_days_old"}
     return canonical_hash(policy.model_dump(mode="json", exclude=unused))
+
+
+def _first(problems: list[Problem]) -> list[Problem]:
+    """The first problems, and how many more there are: nobody corrects thousands at once."""
+    if (more := len(problems) - MOST_TOLD) <= 0:
+        return problems
+    last = problems[MOST_TOLD]
+    return [
+        *problems[:MOST_TOLD],
+        Problem(last.line, last.column, "", f"from here on there are {more:,} more problems", "Correct these first."),
+    ]
+
+
+def _true_for_one(placed: Placed) -> list[tuple[Path, str, str]]:
+    """Numbers of people written as ``true``, which pydantic would take for 1."""
+    ladders = _mapping(_mapping(placed.value).get("review"))
+    paths = [("review", name, "people") for name, ladder in ladders.items() if type(_mapping(ladder).get("people")) is bool]
+    return [(path, "true and false are no numbers of people", "Write 1 or 2.") for path in paths]
 
 
 def _dotted(path: Path) -> str:
@@ -159,11 +185,8 @@ def _amount(value: object, code: str) -> int:
 def _told_once(errors: Sequence[Any]) -> list[Any]:
     """The errors, without one that a list is too short where that is so only because a member of it could not be read."""
     places = [tuple(error["loc"]) for error in errors]
-    return [
-        error
-        for error, place in zip(errors, places, strict=True)
-        if error["type"] != "too_short" or not any(other != place and other[: len(place)] == place for other in places)
-    ]
+    around = {place[:length] for place in places for length in range(len(place))}
+    return [error for error, place in zip(errors, places, strict=True) if error["type"] != "too_short" or place not in around]
 
 
 def _translate(error: Any) -> tuple[Path, str, str]:

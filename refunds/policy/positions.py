@@ -15,6 +15,9 @@ Path = tuple[str | int, ...]
 DEEPEST = 20
 """How deep a policy may nest; its real depth is five."""
 
+MOST = 20_000
+"""So many names and values a policy may have: reading far more would keep everything else waiting."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -36,11 +39,17 @@ class Fault:
 
 @dataclass(slots=True)
 class Placed:
-    """The plain value of a text, the place of every name and value in it, and its faults."""
+    """The plain value of a text, the place of every name and value in it, and its faults. ``ornaments`` are anchors and tags that are still to be told."""
 
     value: Any
     marks: dict[Path, Mark] = field(default_factory=dict[Path, Mark])
     faults: list[Fault] = field(default_factory=list[Fault])
+    ornaments: dict[Mark, str] = field(default_factory=dict[Mark, str])
+
+    def tell_ornament(self, mark: Mark, path: Path) -> None:
+        """Tell of the anchor or tag that stands there, if one does, as a fault of ``path``."""
+        if (what := self.ornaments.pop(mark, None)) is not None and not any(fault.mark == mark for fault in self.faults[-1:]):
+            self.faults.append(Fault(mark, path, f"the {what} is not taken here", "Write the value plainly."))
 
     def mark(self, path: Path) -> Mark:
         """The place of ``path``, or of the nearest thing around it that the text has."""
@@ -59,32 +68,51 @@ _RESOLVED = (
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes only; bounded in depth, without aliases."""
+    """Composes nodes only; bounded in depth and, unless it was ``published``, in number; without aliases. ``ornaments`` are the anchors and tags it met."""
 
     yaml_implicit_resolvers: dict[str, Any] = {
         first: [(f"tag:yaml.org,2002:{kind}", re.compile(pattern)) for kind, pattern, firsts in _RESOLVED if first in firsts]
         for first in ["", *"tfn~-0123456789"]
     }
 
-    depth = 0
+    def __init__(self, text: str, *, published: bool) -> None:
+        super().__init__(text)
+        self.published = published
+        self.depth = self.nodes = 0
+        self.ornaments: dict[Mark, str] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = cast("yaml.Event", self.peek_event())  # pyright: ignore[reportUnknownMemberType]
         if isinstance(event, yaml.AliasEvent):
-            raise yaml.MarkedYAMLError(problem="a reference (*name) is not taken here", problem_mark=event.start_mark)
+            raise _not_taken(event, "a reference (*name) is not taken here", "Write the value out.")
+        for what in ("anchor", "tag"):
+            name: str | None = getattr(event, what)
+            if name is not None:
+                self.ornaments[Mark(event.start_mark.line + 1, event.start_mark.column + 1)] = f"{what} {name!r}"
+        self.nodes += 1
+        if self.nodes > MOST and not self.published:
+            raise _not_taken(event, f"it has more than {MOST:,} names and values", "Shorten it.")
         self.depth += 1
         if self.depth > DEEPEST:
-            raise yaml.MarkedYAMLError(problem=f"it nests deeper than {DEEPEST}", problem_mark=event.start_mark)
+            raise _not_taken(event, f"it nests deeper than {DEEPEST}", "Correct the indentation or the brackets.")
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
 
 
-def read(text: str) -> Placed:
-    """Read YAML text. Never raises for what the text says: what is wrong is in ``faults``."""
+def _not_taken(event: yaml.Event, problem: str, remedy: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark, note=remedy)
+
+
+def read(text: str, *, published: bool = False) -> Placed:
+    """Read YAML text. Never raises for what the text says: what is wrong is in ``faults``.
+
+    A text that was ``published`` is read as it was then: anchors and tags that change nothing in it, and its size, are no faults any more.
+    """
     placed = Placed(None)
     try:
-        node = cast("yaml.Node | None", yaml.compose(text, Loader=_Loader))  # pyright: ignore[reportUnknownMemberType]
+        loader = _Loader(text, published=published)
+        node = loader.get_single_node()
     except yaml.reader.ReaderError as error:
         placed.faults.append(_no_character(text, error.position))
         return placed
@@ -96,12 +124,16 @@ def read(text: str) -> Placed:
         at = error.problem_mark or error.context_mark
         mark = Mark(at.line + 1, at.column + 1) if at else Mark(1, 1)
         what = "; ".join(part for part in (error.context, error.problem) if part)
-        placed.faults.append(Fault(mark, (), f"not readable as YAML: {what}", "Correct the indentation or the signs near this place."))
+        remedy = error.note or "Correct the indentation or the signs near this place."
+        placed.faults.append(Fault(mark, (), f"not readable as YAML: {what}", remedy))
         return placed
     if node is None:
         placed.faults.append(Fault(Mark(1, 1), (), "the policy is empty", "Start from the sample policy."))
         return placed
+    placed.ornaments = {} if published else loader.ornaments
     placed.value = _plain(node, (), placed)
+    for mark in list(placed.ornaments):  # those of names
+        placed.tell_ornament(mark, ())
     if placed.value is None and not placed.faults:
         placed.faults.append(Fault(Mark(1, 1), (), "the policy is empty", "Start from the sample policy."))
     return placed
@@ -118,6 +150,12 @@ def _mark(node: yaml.Node) -> Mark:
 
 
 def _plain(node: yaml.Node, path: Path, placed: Placed) -> Any:
+    value = _value(node, path, placed)
+    placed.tell_ornament(_mark(node), path)
+    return value
+
+
+def _value(node: yaml.Node, path: Path, placed: Placed) -> Any:
     placed.marks.setdefault(path, _mark(node))
     if isinstance(node, yaml.MappingNode):
         return _mapping(node, path, placed)

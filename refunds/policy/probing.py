@@ -62,33 +62,56 @@ def _requests(policy: Policy) -> Iterator[tuple[str, Facts]]:
 
 
 def ready_to_publish(source: str, effective_from: datetime | None = None) -> Policy:
-    """Read a policy that is to be published. Raises :class:`refunds.policy.PolicyError` as ``load_policy`` does, for a rule that divides by zero, and for
-    an exception that is over before the version is in force."""
+    """Read a policy that is to be published. Raises :class:`refunds.policy.PolicyError` as ``load_policy`` does, for a rule that cannot be judged on an
+    ordinary request, whatever is known of it, and for an exception that is over before the version is in force."""
     policy = load_policy(source)
-    found = divisions_by_zero(policy)
+    found = unjudgeable(policy)
     over = list(over_by(policy, effective_from)) if effective_from is not None else []
     if not found and not over:
         return policy
     placed = positions.read(source)
     problems = [Problem(placed.mark(p).line, placed.mark(p).column, ".".join(map(str, p)), what, remedy) for p, what, remedy in over]
-    for at, request in found:
+    for at, request, failure in found:
         mark = placed.mark(("rules", at, "when"))
-        what = f"the rule divides by zero on {request}, so a person would have to look at each such refund"
-        problems.append(Problem(mark.line, mark.column, f"rules.{at}.when", what, "Ask first whether it is zero: x > 0 && y / x > 3."))
+        problem, remedy = failure
+        what = f"{problem} on {request}, so a person would have to look at each such refund"
+        problems.append(Problem(mark.line, mark.column, f"rules.{at}.when", what, remedy))
     raise PolicyError(problems)
 
 
-def divisions_by_zero(policy: Policy) -> list[tuple[int, str]]:
-    """The rules (by their place, counted from 0) that divide by zero on an ordinary request, each with the request in words."""
-    found: list[tuple[int, str]] = []
+def unjudgeable(policy: Policy) -> list[tuple[int, str, tuple[str, str]]]:
+    """The rules (by their place, counted from 0) that fail on an ordinary request for what is written in them, each with the request in words, what is wrong
+    and what to do. A fact that is not known, or text compared with a number, is none: rules may meet that on purpose."""
+    found: list[tuple[int, str, tuple[str, str]]] = []
     for at, rule in enumerate(policy.rules):
         if rules.uses_reading(rule.when):
             continue
         for words, facts in _requests(policy):
-            try:
-                rules.judge(rule.when, rules.plain_facts(facts))
-            except rules.RuleError as error:
-                if isinstance(error.__cause__, ZeroDivisionError):
-                    found.append((at, words))
-                    break
+            failure = _failure(rule.when, facts)
+            if failure is not None:
+                found.append((at, words, failure))
+                break
     return found
+
+
+def _failure(condition: str, facts: Facts) -> tuple[str, str] | None:
+    try:
+        rules.judge(condition, rules.plain_facts(facts))
+    except rules.NoAnswer as error:
+        return (
+            None
+            if error.nothing
+            else (f"the rule comes to {error.kind}", "Compare it, so that it comes to true or false: request.amount > 5000.")
+        )
+    except rules.RuleError as error:
+        said = str(error)
+        if isinstance(error.__cause__, ZeroDivisionError):
+            return "the rule divides by zero", "Ask first whether it is zero: x > 0 && y / x > 3."
+        if "not a valid regex" in said:
+            return "the rule has a pattern that is none", 'Write a regular expression (RE2) such as "^[a-z]+$".'
+        if "Undefined variable or function" in said:
+            return (
+                "the rule calls a function with what it does not take",
+                "Call it with as many arguments, and of such a kind, as CEL says.",
+            )
+    return None

@@ -73,6 +73,17 @@ class RuleError(Exception):
     """A condition that could not be judged, or whose answer is not true or false; a person looks."""
 
 
+class NoAnswer(RuleError):
+    """A condition whose answer is not true or false, but of a ``kind``; ``nothing`` says that it is a fact that is not known."""
+
+    def __init__(self, answer: object) -> None:
+        self.nothing, self.kind = answer is None, _KINDS.get(type(answer), "something else")
+        super().__init__(f"the answer is {type(answer).__name__}, not true or false")
+
+
+_KINDS: dict[type, str] = {int: "a number", float: "a number", str: "a text", list: "a list", dict: "a group of facts"}
+
+
 @lru_cache(maxsize=1_024)
 def _compiled(condition: str) -> cel.Program:
     return cel.compile(condition)
@@ -97,7 +108,7 @@ def judge(condition: str, facts: Mapping[str, Any]) -> bool:
     except _FAILURES as error:
         raise RuleError(f"{type(error).__name__}: {str(error)[:200]}") from error
     if not isinstance(answer, bool):
-        raise RuleError(f"the answer is {type(answer).__name__}, not true or false")
+        raise NoAnswer(answer)
     return answer
 
 

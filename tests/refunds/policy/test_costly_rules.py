@@ -58,6 +58,57 @@ def test_what_would_grow_with_the_square_of_a_list_or_without_end_is_refused_unr
     assert remedy
 
 
+@pytest.mark.parametrize(
+    ("condition", "problem"),
+    [
+        ('lines.exists(x, x.category.matches("\\\\w{100}"))', "cost too much"),
+        ('lines.exists(x, x.category.matches("\\\\w{5}"))', "anew for each member"),
+        ('lines.exists(x, x.category.matches("\\\\w"))', "anew for each member"),
+        ('lines.exists(x, x.category.matches("(?i)^summer-sale-[0-9]+$"))', "anew for each member"),
+        ('lines.exists(x, x.category.matches(".{1000}"))', "cost too much"),
+        (
+            f"order.categories.all(a, {' || '.join(['a.matches(q)'.replace('q', chr(34) + '.*.*.*.*x' + chr(34))] * 40)})",
+            "anew for each member",
+        ),
+        ('request.channel.matches("\\\\p{L}{60}{40}")', "cost too much"),
+        ('request.channel.matches("((a{50}){50}){50}")', "cost too much"),
+        ('request.channel.matches("\\x5cw{100}")', "no plain text"),
+        ('request.channel.matches("\\134w{100}")', "no plain text"),
+        ('request.channel.matches("\\\\w" + "{100}")', "no plain text"),
+        ("request.channel.matches(request.reason)", "no plain text"),
+        ('matches(request.channel, "\\\\w{100}")', "no plain text"),
+        ('request.channel.matches(b"\\\\w{100}")', "no plain text"),
+    ],
+)
+def test_a_pattern_that_costs_much_to_make_is_refused_unread(condition: str, problem: str) -> None:
+    [(said, remedy)] = rules.faults(condition)
+    assert problem in said
+    assert remedy
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'lines.exists(x, x.category.matches("^shoes-[0-9]{4}$"))',
+        'request.channel.matches("^(chat|email)$") && order.categories.exists(c, c.matches("sale"))',
+        'request.channel.matches("(?i)\\\\bsale\\\\b")',
+        'request.channel == "matches(" || request.reason == "matches(x)"',
+    ],
+)
+def test_a_pattern_that_is_soon_made_is_in_order(condition: str) -> None:
+    assert rules.faults(condition) == []
+
+
+def test_patterns_that_are_each_in_order_are_told_when_all_of_them_cost_too_much() -> None:
+    written = "".join(
+        f"\n  - {{id: r{at}, when: 'request.amount > {at} && request.channel.matches(\"^\\\\w\\\\w\\\\w\\\\w$\")', then: require_review, text: R.}}"
+        for at in range(8)
+    )
+    with pytest.raises(PolicyError) as told:
+        load_policy(sample_policy_text().rstrip() + written + "\n")
+    assert [(p.path, "patterns of all rules" in p.problem) for p in told.value.problems] == [("rules.8.when", True)]
+
+
 ENDLESS = replace(
     GOOD,
     order=replace(GOOD.order, categories=tuple(f"{at}{'x' * 90}" for at in range(1_000))),
@@ -71,11 +122,12 @@ ENDLESS = replace(
     [
         f"({'+'.join(['lines'] * 10)}).all(a, {' && '.join(['a.category != q'.replace('q', chr(34) + 'z' + chr(34))] * 50)})",
         f"({'+'.join(['order.categories'] * 10)}).all(a, {' && '.join(['a != q'.replace('q', chr(34) + 'z' + chr(34))] * 60)})",
-        f"order.categories.all(a, {' || '.join(['a.matches(q)'.replace('q', chr(34) + '.*.*.*.*x' + chr(34))] * 40)})",
+        f"order.categories.all(a, {' && '.join(['!a.matches(q)'.replace('q', chr(34) + '.*z' + chr(34))] * 4)})",
+        'request.amount > 0 && !request.channel.matches("\\\\w+ \\\\w+ \\\\w+ \\\\w+ \\\\p{L}")',
         'order.categories.all(a, !a.matches("(x+x+)+y"))',
         '"' + "a" * 900 + '".matches("(a|aa)+(a|aa)+$")',
     ],
-    ids=["lines", "categories", "many patterns", "a pattern that backtracks elsewhere", "a long text"],
+    ids=["lines", "categories", "many patterns", "patterns of words", "a pattern that backtracks elsewhere", "a long text"],
 )
 def test_the_worst_that_is_taken_is_judged_in_a_moment(condition: str) -> None:
     assert rules.faults(condition) == []

@@ -582,3 +582,31 @@ def test_an_exception_that_is_over_when_the_version_takes_effect_is_told_when_it
     [problem] = raised.value.problems
     assert (problem.path, problem.problem[:48]) == ("exceptions.0.ends", "it is over before the version is in force (2026-")
     assert text.splitlines()[problem.line - 1].strip() == "ends: 2026-09-10T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("when", "problem"),
+    [
+        ("1 / payment.refunds_made > 0", "divides by zero on a customer's first request"),
+        ('request.channel.matches("[")', "has a pattern that is none on a customer's first request"),
+        ('timestamp(at).getHours("Europe/Berlin") > 20', "calls a function with what it does not take"),
+        ("request.amount", "comes to a number"),
+        ("request.channel", "comes to a text"),
+        ("payment.refunds_made > 0 ? request.amount : true", "comes to a number on a customer's second request"),
+    ],
+)
+def test_a_rule_that_fails_on_an_ordinary_request_for_what_is_written_in_it_is_not_published(when: str, problem: str) -> None:
+    text = SAMPLE + f"  - {{id: odd, when: '{when}', then: deny, text: Odd.}}\n"
+
+    assert load_policy(text).rules[-1].when == when
+    with pytest.raises(PolicyError) as told:
+        ready_to_publish(text)
+
+    assert [(p.path, problem in p.problem) for p in told.value.problems] == [("rules.2.when", True)], str(told.value)
+
+
+@pytest.mark.parametrize(
+    "when", ["agent.age_days > 5", "order.total > 100", "payment.customer_matches", "reading.confidence", "request.reason > 5"]
+)
+def test_a_rule_that_fails_for_what_is_not_known_is_published_and_means_a_person(when: str) -> None:
+    assert ready_to_publish(SAMPLE + f"  - {{id: odd, when: '{when}', then: deny, text: Odd.}}\n").rules[-1].when == when

@@ -257,6 +257,84 @@ def test_tags_of_ones_own_are_refused_and_never_run() -> None:
     assert (path, "is not taken here" in said) == ("name", True)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("terms_valid_for: 24h", "terms_valid_for: &day 24h", "terms_valid_for"),
+        ("refunds_per_week: 3", 'refunds_per_week: !!int "3"', "customer_limits.refunds_per_week"),
+        ("risk_levels_accepted: [", "risk_levels_accepted: !!seq [", "fraud.risk_levels_accepted"),
+    ],
+)
+def test_what_only_looks_plain_is_refused_at_its_name_and_still_judges_when_it_was_published(old: str, new: str, path: str) -> None:
+    text = changed(old, new)
+
+    assert [(line, at) for line, at, _ in problems(text)] == [(line_of(text, new), path)]
+    assert policy_hash(load_policy(text, published=True)) == policy_hash(SAMPLE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "words"),
+    [
+        ("    people: 1", "    people: true", "review.team.people", "true and false are no numbers of people"),
+        ("name: Sample policy", 'name: "Sample \\0 policy"', "name", "U+0000"),
+        ("name: Sample policy", 'name: "\\u202eSample"', "name", "U+202E"),
+        ("name: Sample policy", 'name: "\\u200b \\u200b"', "name", "nothing in it to be read"),
+        ("    text: Goods sold", '    text: "\\x07Goods" #', "rules.0.text", "U+0007"),
+        ("    electronics: 14", '    "elec\\x00tronics": 14', "windows.categories.elec\x00tronics", "U+0000"),
+        ("  zone: UTC\n", "  zone: localtime\n", "customer_limits.zone", "another zone on every machine"),
+    ],
+)
+def test_texts_that_nobody_can_read_or_keep_are_told(old: str, new: str, path: str, words: str) -> None:
+    [(_, at, said)] = problems(changed(old, new))
+    assert (at, words in said) == (path, True), said
+
+
+def test_words_of_any_language_are_taken() -> None:
+    for words in ("\u0627\u0644\u0645\u0631\u062a\u062c\u0639\u0627\u062a\u200f", "\u8fd4\u54c1", "R\u00fcckgabe \U0001f600", "a\tb"):
+        assert load_policy(changed("name: Sample policy", f'name: "{words}"')).name == words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "currencies:\n" + "".join(f"  A{at}: {{}}\n" for at in range(20_000)),
+        "".join(f"a{at}: 1\n" for at in range(26_000)),
+        "rules: [" + ",".join(["{}"] * 60_000) + "]",
+    ],
+    ids=["currencies", "names", "rules"],
+)
+def test_a_file_of_far_too_many_values_is_refused_before_it_is_judged(text: str) -> None:
+    [(_, _, said)] = problems(text)
+    assert "more than 20,000 names and values. Shorten it." in said
+
+
+def test_of_very_many_problems_the_first_are_told_and_how_many_more_there_are() -> None:
+    many = SAMPLE + "".join(f"unknown{at}: 1\n" for at in range(300))
+    found = problems(many)
+    assert (len(found), found[199][1], found[200][1], found[200][2]) == (
+        201,
+        "unknown199",
+        "",
+        "from here on there are 100 more problems. Correct these first.",
+    )
+
+
+def test_an_unknown_currency_is_told_once_and_not_for_everything_in_it() -> None:
+    text = changed("  EUR: {", "  XXX: {")
+    assert [(path, "cannot be refunded here" in said) for _, path, said in problems(text)] == [("currencies.XXX", True)]
+
+
+def test_specialists_who_would_have_to_be_of_too_many_ladders_at_once_are_told() -> None:
+    ladders = "".join(
+        f"  l{n}:\n    specialists: [{', '.join(f'p{n}x{at}' for at in range(40))}]\n"
+        "    rungs: [{queue: q, role: reviewer, remind_after: 1h, decide_within: 2h}]\n"
+        for n in range(2)
+    )
+    rules = "".join(f"  - {{id: r{n}, when: request.amount > {n}, then: require_review, ladder: l{n}, text: R.}}\n" for n in range(2))
+    [(_, path, said)] = problems(changed("  managers:\n    people: 1\n", f"{ladders}  managers:\n    people: 1\n").rstrip() + "\n" + rules)
+    assert (path, "more than 1000 ways" in said) == ("review.l1.specialists", True)
+
+
 def test_the_hash_is_of_the_content() -> None:
     same = changed("terms_valid_for: 24h", "terms_valid_for: 1440m  # a day").replace("# The sample policy", "# Our policy", 1)
     assert policy_hash(load_policy(same)) == policy_hash(SAMPLE) == policy_hash(sample_policy())
