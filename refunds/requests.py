@@ -1,7 +1,6 @@
 """What a support system or an agent asks for: the strict shapes of the outside contract, judged as far as the call alone allows."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Protocol, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
@@ -53,11 +52,19 @@ class RequestedLine(Strict):
     quantity: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 1
 
 
-def check_sources(request: Strict, stated: Mapping[Statable, Stated]) -> None:
-    """Raise ``INVALID_FIELD`` for a source of a field that is not given."""
-    for name in stated:
+class _Sourced(Protocol):
+    sources: dict[Statable, Stated]
+
+
+_Request = TypeVar("_Request", bound=_Sourced)
+
+
+def check_sources(request: _Request) -> _Request:
+    """The request as it is. Raises ``INVALID_FIELD`` for a source of a field that is not given."""
+    for name in request.sources:
         if not getattr(request, name.value, None):
             raise RefundError(Code.INVALID_FIELD, f"sources.{name.value}: {name.value} is not given.", field=f"sources.{name.value}")
+    return request
 
 
 class _Asked(Strict):
@@ -76,15 +83,8 @@ class _Asked(Strict):
         dict[Statable, Stated], Field(description="Where the caller has a field from, where that is not plain from who asks.")
     ] = {}
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fields_in_scope(cls, body: Any) -> Any:
-        return check_fields(body)
-
-    @model_validator(mode="after")
-    def _sources_of_what_is_given(self) -> Self:
-        check_sources(self, self.sources)
-        return self
+    _fields_in_scope = model_validator(mode="before")(check_fields)
+    _sources_of_what_is_given = model_validator(mode="after")(check_sources)
 
     @model_validator(mode="after")
     def _metadata_keys(self) -> Self:
@@ -218,15 +218,8 @@ class RevisionRequest(Strict):
         dict[Statable, Stated], Field(description="Where the reviewer has a field from; otherwise it is their own word.")
     ] = {}
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fields_in_scope(cls, body: Any) -> Any:
-        return check_fields(body)
-
-    @model_validator(mode="after")
-    def _sources_of_what_is_given(self) -> Self:
-        check_sources(self, self.sources)
-        return self
+    _fields_in_scope = model_validator(mode="before")(check_fields)
+    _sources_of_what_is_given = model_validator(mode="after")(check_sources)
 
     @model_validator(mode="after")
     def _something_changes(self) -> Self:
