@@ -34,7 +34,7 @@ class LimitView(Shape):
 
 
 class BreakerFigures(Shape):
-    """What it saw of its scope: in the last hour, and over the time that the usual hour is taken from. Amounts are in the unit of `base`."""
+    """What it saw of its scope: in the last hour, and over the time that the usual hour is taken from (`usual_s`, in seconds). Amounts are in the unit of `base`."""
 
     volume: int
     amount: int
@@ -42,6 +42,7 @@ class BreakerFigures(Shape):
     parked: int
     usual_volume: int
     usual_amount: int
+    usual_s: int | None = None
     base: str | None
 
 

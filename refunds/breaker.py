@@ -82,7 +82,10 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was seen of one scope: in the last hour, and before it. ``amount`` and ``usual_amount`` are in the base currency."""
+    """What was seen of one scope: in the last hour, and before it. ``amount`` and ``usual_amount`` are in the base currency.
+
+    ``usual_s`` is over how many seconds before the last hour something is known: all that the rule asks for (``None``), or since the first refund was sent.
+    """
 
     volume: int = 0
     amount: int = 0
@@ -90,6 +93,7 @@ class Seen:
     parked: int = 0
     usual_volume: int = 0
     usual_amount: int = 0
+    usual_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +114,19 @@ class Step:
 
 
 def trips(rule: Rule, seen: Seen, base: str | None, *, at_least: int | None = None) -> str | None:
-    """Why it opens, or ``None``. It never opens for fewer than ``at_least`` cases, nor against a usual hour that fewer cases stand for: one that is not known
-    is no zero that everything is many times of."""
+    """Why it opens, or ``None``. It never opens for fewer than ``at_least`` cases, nor against a usual hour that fewer cases stand for, or less than an hour:
+    one that is not known is no zero that everything is many times of."""
     least = rule.at_least if at_least is None else at_least
     if rule.watches in (Watches.VOLUME, Watches.AMOUNT):
-        if seen.volume < least or seen.usual_volume < rule.at_least or rule.times is None:
+        over = rule.usual_over if seen.usual_s is None else min(seen.usual_s, rule.usual_over)
+        if seen.volume < least or seen.usual_volume < rule.at_least or rule.times is None or over < HOUR.total_seconds():
             return None
         now, before = (seen.volume, seen.usual_volume) if rule.watches is Watches.VOLUME else (seen.amount, seen.usual_amount)
-        # By whole numbers: now / 1 h against times * before / usual_over.
-        if now * rule.usual_over <= rule.times * before * 3_600:
+        # By whole numbers: now / 1 h against times * before / over.
+        if now * over <= rule.times * before * 3_600:
             return None
         money = base if rule.watches is Watches.AMOUNT else None
-        usual = before * 3_600 // rule.usual_over
+        usual = before * 3_600 // over
         return f"{shown(now, money)} in the last hour, more than {rule.times} times the usual {shown(usual, money)}"
     cases = seen.failed if rule.watches is Watches.FAILURES else seen.parked
     if seen.volume < least or rule.percent is None or cases * 100 <= seen.volume * rule.percent:

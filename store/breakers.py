@@ -35,6 +35,12 @@ _GROUPS = {
 _EACH = {"each_agent": halts.AGENT, "each_processor": halts.PROCESSOR}
 """How the names of a rule's scopes begin where it has one for each."""
 
+_FIRST = dict.fromkeys(_GROUPS, "(SELECT min(f.taken_at) FROM limit_uses f WHERE f.stage = 'sent')")
+_FIRST["each_agent"] = (
+    "(SELECT min(f.taken_at) FROM limit_uses f WHERE f.stage = 'sent' AND f.agent_id = substr(s.scope, length('agent:') + 1))"
+)
+"""When the first refund was sent, from when on there are hours to compare the last one with: for each agent since it began."""
+
 _SEEN = {
     of: Query(
         text(
@@ -42,7 +48,8 @@ _SEEN = {
     SELECT s.scope, count(*) FILTER (WHERE s.recent) AS volume, coalesce(sum(s.worth) FILTER (WHERE s.recent), 0) AS amount,
            count(*) FILTER (WHERE s.recent AND s.status = 'failed') AS failed,
            count(*) FILTER (WHERE s.recent AND s.status = 'parked' AND s.code IS DISTINCT FROM 'MANUAL_PART') AS parked,
-           count(*) FILTER (WHERE s.before) AS usual_volume, coalesce(sum(s.worth) FILTER (WHERE s.before), 0) AS usual_amount
+           count(*) FILTER (WHERE s.before) AS usual_volume, coalesce(sum(s.worth) FILTER (WHERE s.before), 0) AS usual_amount,
+           greatest(0, extract(epoch FROM CAST(:hour_ago AS timestamptz) - greatest(CAST(:oldest AS timestamptz), {_FIRST[of]}))) AS usual_s
       FROM (SELECT {scope} AS scope, r.status, r.code,
                    u.taken_at > coalesce(since.at, :hour_ago) AS recent, u.taken_at <= :hour_ago AS before,
                    coalesce(CASE WHEN u.currency = CAST(:base AS text) THEN u.amount WHEN u.base = CAST(:base AS text) THEN u.worth END,

@@ -43,6 +43,11 @@ BURST = Seen(volume=51, usual_volume=1_680)
         (One(at_least=60), Seen(volume=59, usual_volume=100), False),
         (One(), Seen(volume=500, usual_volume=19), False),  # the usual hour is not known yet
         (One(), Seen(volume=500, usual_volume=20), True),
+        # The first day: as much as ever since it began, six times that, and nothing to compare with yet.
+        (One(), Seen(volume=60, usual_volume=60, usual_s=3_600), False),
+        (One(), Seen(volume=301, usual_volume=60, usual_s=3_600), True),
+        (One(), Seen(volume=500, usual_volume=20, usual_s=3_599), False),
+        (One(), Seen(volume=51, usual_volume=1_680, usual_s=2 * WEEK), True),
         (One(Watches.AMOUNT), Seen(volume=20, amount=50_001, usual_volume=168, usual_amount=1_680_000), True),
         (One(Watches.AMOUNT), Seen(volume=20, amount=50_000, usual_volume=168, usual_amount=1_680_000), False),
         (One(Watches.AMOUNT), Seen(volume=19, amount=900_000, usual_volume=168, usual_amount=1_680_000), False),

@@ -20,14 +20,16 @@ VOLUME = "name: burst, scope: everything, watches: volume, times: 2, at_least: 3
 FAILURES = "name: failing, scope: everything, watches: failures, percent: 50, at_least: 3, cool_down: 30m, half_open_per_hour: 5"
 
 
-async def shop(world: World, count: int) -> list[str]:
-    """Approved refunds of as many customers; returns their ids."""
+async def shop(world: World, count: int, actor: Actor | None = None) -> list[str]:
+    """Approved refunds of as many customers, asked for by the desk or by ``actor``; returns their ids."""
     ids: list[str] = []
     for number in range(count):
         [payment] = await world.order(ref=f"order-{number}", customer=f"customer-{number}")
         await world.read(payment)
-        refund, seen = await world.quoted(order_id=f"order-{number}", customer_id=f"customer-{number}", amount=1_000)
-        assert seen.status == "approved"
+        refund, _ = await world.quoted(actor=actor, order_id=f"order-{number}", customer_id=f"customer-{number}", amount=1_000)
+        if world.row(refund)["status"] == "awaiting_consent":
+            await world.consent(refund)
+        assert world.row(refund)["status"] == "approved"
         ids.append(refund)
     return ids
 
@@ -54,7 +56,7 @@ async def test_a_breaker_opens_holds_lets_a_few_through_and_an_operator_closes_i
     await world.policy(with_breakers(VOLUME))
     ids = await shop(world, 12)
     await sent(world, *ids[:3])
-    world.clock.advance(hours=2)
+    world.clock.advance(hours=20)
     assert await judged(world) == []
     await sent(world, *ids[3:6])
 
@@ -89,11 +91,29 @@ async def test_a_breaker_opens_holds_lets_a_few_through_and_an_operator_closes_i
     assert (closed["closed_by"], closed["closed_reason"]) == (world.mia.principal_id, "looked into it")
 
 
+async def test_a_first_busy_day_is_not_held_against_the_empty_days_before_it(world: World) -> None:
+    """Each agent, too, is compared with its own hours: one that began a while ago has no empty week behind it either."""
+    each_agent = VOLUME.replace("burst", "busy").replace("everything", "each_agent")
+    await world.policy(with_breakers(VOLUME, each_agent))
+    bot = await world.actor("bot", PrincipalKind.AGENT, Role.REQUESTER)
+    ids = await shop(world, 25, bot)
+
+    for hour in range(3):
+        await sent(world, *ids[hour * 4 : hour * 4 + 4])
+        assert await judged(world) == []
+        world.clock.advance(hours=1)
+    await sent(world, *ids[12:])
+
+    figures = {one.name: one.why for one in await judged(world)}
+    words = "13 refunds in the last hour, more than 2 times the usual 6 refunds"
+    assert figures == {"burst": words, "busy": words}
+
+
 async def test_half_open_lets_exactly_as_many_through_however_many_come_at_once(world: World) -> None:
     await world.policy(with_breakers(VOLUME))
     ids = await shop(world, 12)
     await sent(world, *ids[:3])
-    world.clock.advance(hours=2)
+    world.clock.advance(hours=20)
     await sent(world, *ids[3:6])
     await judged(world)
     world.clock.advance(minutes=30)
@@ -191,7 +211,7 @@ async def test_one_that_the_policy_has_for_another_scope_now_is_closed_in_the_ol
     await world.policy(with_breakers(VOLUME))
     ids = await shop(world, 7)
     await sent(world, *ids[:3])
-    world.clock.advance(hours=2)
+    world.clock.advance(hours=20)
     await sent(world, *ids[3:6])
     await judged(world)
 
@@ -206,7 +226,7 @@ async def test_an_amount_that_could_not_be_counted_when_it_was_sent_counts_once_
     await world.policy(with_breakers(VOLUME.replace("volume", "amount").replace("times: 2", "times: 48")))
     ids = await shop(world, 6)
     await sent(world, *ids[:3])
-    world.clock.advance(hours=2)
+    world.clock.advance(hours=20)
     await sent(world, *ids[3:])
     uncounted = "UPDATE limit_uses SET currency = 'EUR', amount = 9000, base = NULL, worth = NULL WHERE stage = 'sent' AND refund_id = %s"
     world.execute(uncounted, ids[5])
@@ -217,7 +237,7 @@ async def test_an_amount_that_could_not_be_counted_when_it_was_sent_counts_once_
         await rates.record(connection, world.clock, rate=rate, effective_at=None, source="test", principal_id=by)
 
     [opened] = await judged(world)
-    assert opened.why == "$119.00 in the last hour, more than 48 times the usual $1.25"
+    assert opened.why == "$119.00 in the last hour, more than 48 times the usual $1.57"
 
 
 async def test_two_that_are_open_in_one_scope_hold_until_both_have_cooled_down(world: World) -> None:
