@@ -6,7 +6,7 @@ from refunds.errors import CATALOGUE
 
 _HEAD = """# Codes
 
-Every code that a caller, a reviewer or an operator can meet. A code is stable for ever. Printed from `refunds/errors.py` by
+Every code that a caller, a reviewer or an operator can meet. A code is stable for ever. Printed from `refunds/meanings.py` by
 `python -m api.catalogue`; a test holds the two together.
 
 Errors are `application/problem+json` (RFC 9457) with `code`, `detail` (what exactly), `field` and `errors` (where, and everything else that
