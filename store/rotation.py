@@ -58,20 +58,32 @@ async def standing(connection: AsyncConnection) -> Standing:
 async def step(connection: AsyncConnection, clock: Clock, *, actor: str, anew: bool, limit: int = KEYS_A_STEP) -> Stepped:
     """Carry on a rotation that is not done, or with ``anew`` begin one; without either nothing happens.
 
+    What ``anew`` carries on is only a rotation to the present master key: an older one is overtaken by the one that is begun.
     Two at once take turns. Raises :class:`store.sealing.Unreadable` when this process holds no key to open what is there; nothing is changed then.
     """
     await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ONE_AT_A_TIME})
     vault = vault_of(connection)
     keys = await vault.reload(connection)
-    left = (await connection.execute(select(customer_keys.c.customer_id).where(customer_keys.c.wrapping < keys.newest).limit(1))).first()
-    began = anew and left is None
+    began = anew and (not await _some_left(connection, keys) or await _under_others(connection, vault))
     if began:
         keys = await _begin(connection, clock, vault, keys, actor)
     rewrapped = await _rewrap(connection, keys, limit)
-    done = rewrapped < limit
+    done = not await _some_left(connection, keys)
     if rewrapped:
         await enter(connection, "customer_keys_rewrapped", clock.now(), actor=actor, number=keys.newest, count=rewrapped)
     return Stepped(vault.masters.current, keys.newest, began, rewrapped, done)
+
+
+async def _some_left(connection: AsyncConnection, keys: Keys) -> bool:
+    """Whether an older wrapping key still wraps a customer's key."""
+    query = select(customer_keys.c.customer_id).where(customer_keys.c.wrapping < keys.newest).limit(1)
+    return (await connection.execute(query)).first() is not None
+
+
+async def _under_others(connection: AsyncConnection, vault: Vault) -> bool:
+    """Whether a sealing key needs another master key than the present one: then carrying on an older rotation is not what is wanted."""
+    query = select(sealing_keys.c.number).where(sealing_keys.c.master != vault.masters.current).limit(1)
+    return (await connection.execute(query)).first() is not None
 
 
 async def _begin(connection: AsyncConnection, clock: Clock, vault: Vault, keys: Keys, actor: str) -> Keys:

@@ -30,6 +30,16 @@ def test_one_that_was_stopped_is_carried_on(api: FakeApi, refunds: Runner) -> No
     assert "200 keys of customers are to be wrapped anew (going on)." in refunds("keys", "rotate-master", "--yes").err
 
 
+def test_what_still_needs_an_older_master_key_is_said(api: FakeApi, refunds: Runner) -> None:
+    api.on("GET", "/v1/master-key", (200, STANDING), (200, STANDING | {"under_other_masters": 2}))
+    api.on("POST", "/v1/master-key/rotation", (200, stepped(0, done=False)), (200, stepped(1, done=True)))
+
+    ran = refunds("keys", "rotate-master", "--yes")
+
+    assert "2 of our own keys still need an older master key: do not take it away." in ran.err
+    assert "0 of 700" not in ran.err, "a step that could wrap nothing is no progress"
+
+
 def test_it_is_not_begun_without_a_yes(api: FakeApi, refunds: Runner) -> None:
     api.on("GET", "/v1/master-key", (200, STANDING))
 

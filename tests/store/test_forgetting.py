@@ -124,6 +124,7 @@ async def test_remarks_on_the_refunds_of_the_forgotten_go_also_where_no_payment_
         async with world.api.begin() as connection:
             await judging.change(connection, world.clock, olga, row["id"], owner=None, standing=None, note="Ann called")
 
+    assert "Ann" not in str(world.rows("SELECT note FROM discrepancies")), "they are sealed"
     await forget(world, customer_of(world))
 
     assert [row["refund_id"] for row in world.rows("SELECT refund_id FROM discrepancies WHERE note IS NOT NULL")] == [None]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr, ValidationError
+from sqlalchemy import text
 
 from refunds.errors import Code, RefundError
 from refunds.settings import Settings
@@ -369,6 +370,28 @@ async def test_a_rotation_that_is_killed_half_way_goes_on_and_everything_is_read
         for row in world.rows("SELECT type FROM ledger WHERE type IN ('master_key_rotated', 'customer_keys_rewrapped') ORDER BY id")
     ]
     assert types == ["master_key_rotated", *["customer_keys_rewrapped"] * 3]
+
+
+async def test_another_master_key_is_changed_over_to_although_an_older_rotation_left_something(world: World, tmp_path: Path) -> None:
+    refunds = await shopped(world, 3)
+    await step(world.api, anew=True, limit=1)
+    async with opened(world, refunds_text_key=None, refunds_text_keys_file=key_file(tmp_path, OLD, NEW)) as both:
+        stepped = await step(both, anew=True)
+
+        assert (stepped.began, stepped.number, stepped.rewrapped, stepped.done) == (True, 3, 3, True)
+        assert ((await standing(both)).left, (await standing(both)).under_other_masters) == (0, 0)
+    async with opened(world, refunds_text_key=encoded(NEW)) as new:
+        assert [await seen(new, refund) for refund in refunds] == [{"message": f"words {n}"} for n in range(3)]
+
+
+async def test_a_key_that_somebody_else_holds_is_left_and_that_is_said(world: World) -> None:
+    await shopped(world, 2)
+    async with world.api.begin() as forgetting:
+        await forgetting.execute(text("SELECT 1 FROM customer_keys ORDER BY customer_id LIMIT 1 FOR UPDATE"))
+        held = await step(world.api, anew=True)
+
+    assert (held.rewrapped, held.done) == (1, False)
+    assert ((await step(world.api)).done, (await standing(world.api)).left) == (True, 0)
 
 
 async def test_a_step_without_a_rotation_changes_nothing(world: World) -> None:
