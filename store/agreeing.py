@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from refunds.ledger.entry import hash_of, read
+from refunds.ledger.entry import hash_of, hash_of_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ AGREEMENTS: Sequence[Agreement] = (
         "t.id",
         ("refund_received",),
         "l.refund_id",
-        (("who asked", "t.requester_id", "l.actor"), ("whose it is", "t.customer_id", "l.on_behalf_of"), *_same("body_hash")),
+        (("who asked", "t.requester_id", "l.actor"), ("whose it is", "t.customer_id", "l.on_behalf_of")),
     ),
     Agreement(
         "revision",
@@ -182,6 +182,12 @@ QUERIES: Sequence[Query] = (
         "operation",
         "what its revision says",
     ),
+    Query(  # what is left of a fingerprint when the body is forgotten, or has had its time, is nothing
+        """SELECT r.id FROM refunds r JOIN ledger l ON l.type = 'refund_received' AND l.refund_id = r.id
+            WHERE r.body_hash <> '' AND r.body_hash IS DISTINCT FROM l.data->>'body_hash' ORDER BY 1 LIMIT 1""",
+        "request",
+        "what its entry says: the fingerprint of its body",
+    ),
     Query(
         """SELECT a.id FROM attempts a JOIN ledger l ON l.type = 'attempt_ended' AND l.data->>'attempt' = a.id
             WHERE a.outcome IS DISTINCT FROM l.data->>'outcome'
@@ -204,24 +210,35 @@ QUERIES: Sequence[Query] = (
     ),
 )
 
-JUDGED = """
-SELECT v.refund_id || ' ' || v.revision AS id, v.terms::text AS terms, v.terms_hash, v.facts::text AS facts, v.decision::text AS decision, l.data->>'judged' AS judged
-  FROM revisions v LEFT JOIN ledger l ON l.type = 'quoted' AND l.refund_id = v.refund_id AND l.data->>'revision' = v.revision::text
- ORDER BY 1
-"""
-"""Each revision's terms, facts and checks, and the hashes of them that were entered."""
+HASHED: Sequence[tuple[str, str]] = (
+    (
+        "The terms of the revision",
+        "SELECT refund_id || ' ' || revision AS id, terms::text AS json, terms_hash AS hash FROM revisions WHERE terms IS NOT NULL ORDER BY 1",
+    ),
+    (
+        "The facts or checks of the revision",
+        """SELECT v.refund_id || ' ' || v.revision AS id, jsonb_build_object('facts', v.facts, 'decision', v.decision)::text AS json, l.data->>'judged' AS hash
+             FROM revisions v JOIN ledger l ON l.type = 'quoted' AND l.refund_id = v.refund_id AND l.data->>'revision' = v.revision::text ORDER BY 1""",
+    ),
+    (
+        "The request of the operation",
+        """SELECT o.id, o.request::text AS json, l.data->>'request' AS hash
+             FROM operations o JOIN ledger l ON l.type = 'intent' AND l.data->>'operation' = o.id ORDER BY 1""",
+    ),
+    (
+        "What the classifier answered of refund",
+        """SELECT c.refund_id AS id, c.body::text AS json, l.data->>'answer' AS hash
+             FROM classifications c JOIN ledger l ON l.type = 'classified' AND l.refund_id = c.refund_id ORDER BY 1""",
+    ),
+)
+"""What is stored whole beside the hash of it that was entered: the name of it, and a statement that gives id, JSON and hash of each."""
+
+
+def is_another(row: Mapping[str, Any]) -> bool:
+    """Whether a row of :data:`HASHED` is not what was entered."""
+    return row["json"] is None or row["hash"] != hash_of_json(row["json"])
 
 
 def judged_hash(facts: Any, decision: Any) -> str:
     """What an entry of a quote holds of the facts it was judged by and of each check: so none of them can be another afterwards."""
     return hash_of({"facts": facts, "decision": decision})
-
-
-def misjudged(row: Mapping[str, Any]) -> str | None:
-    """What is wrong with a revision of :data:`JUDGED`, in a sentence."""
-    terms, facts, decision = (None if row[name] is None else read(row[name]) for name in ("terms", "facts", "decision"))
-    if (None if terms is None else hash_of(terms)) != row["terms_hash"]:
-        return f"The terms of the revision {row['id']} are not those of their hash."
-    if row["judged"] is not None and judged_hash(facts, decision) != row["judged"]:
-        return f"The facts or checks of the revision {row['id']} are not those that were entered."
-    return None

@@ -7,6 +7,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.classification import Classification, Reading
+from refunds.ledger.entry import hash_of
 from store import identifiers
 from store.changes import Change, lock_refund, read_refund
 from store.db import Database
@@ -46,10 +47,11 @@ class Classifying:
                 return
             reading = classification.reading
             reference = (reading.order_reference or "").strip() if reading else ""
+            body = without_words(classification).model_dump(mode="json")
             await connection.execute(
                 insert(classifications).values(
                     refund_id=refund_id,
-                    body=without_words(classification).model_dump(mode="json"),
+                    body=body,
                     names_an_order=bool(reference),
                     order_id=await self._order(connection, change, reference) if reference else None,
                     recorded_at=change.at,
@@ -60,7 +62,7 @@ class Classifying:
                 owner = {"refund_id": refund_id, "customer_id": change["customer_id"]}
                 commitments = (await self.texts.write(connection, **owner, values={SEALED: reading.model_dump_json()})).commitments
             by = f"classifier:{classification.classifier}"
-            change.note("classified", actor=by, commitments=commitments, **_provenance(classification))
+            change.note("classified", actor=by, commitments=commitments, answer=hash_of(body), **_provenance(classification))
             await change.save(connection)
 
     async def _order(self, connection: AsyncConnection, change: Change, reference: str) -> str | None:

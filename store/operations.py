@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code
 from refunds.ids import Prefix, is_id, new_id
+from refunds.ledger.entry import hash_of
 from refunds.marketplace import no_longer_fits
 from refunds.messages import Situation
 from refunds.money import Money
@@ -171,6 +172,7 @@ class Payments(Holding):
     async def _write_operation(
         self, connection: AsyncConnection, change: Change, revision: Row, operation: Operation, consumed: list[str]
     ) -> None:
+        request = _request_plain(operation.request)
         await _OPEN.do(
             connection,
             id=operation.id,
@@ -181,7 +183,7 @@ class Payments(Holding):
             payment_id=operation.payment_id,
             amount=operation.amount.amount,
             currency=operation.amount.currency,
-            request=_request_plain(operation.request),
+            request=request,
             idempotency_key=operation.request.idempotency_key,
             created_at=operation.created_at,
             looks=0,
@@ -189,7 +191,7 @@ class Payments(Holding):
             outcome=None,
         )
         await _CONSUME.do(connection, decisions=consumed, operation=operation.id, at=change.at)
-        change.note("intent", operation=operation.id, kind=operation.kind.value, consumed=consumed)
+        change.note("intent", operation=operation.id, kind=operation.kind.value, consumed=consumed, request=hash_of(request))
 
     async def _unfit(
         self, connection: AsyncConnection, change: Change, operation: Operation, state: PaymentState

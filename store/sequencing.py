@@ -51,6 +51,7 @@ _WITHOUT_NUMBER = Query(
     .limit(literal(BATCH))
 )
 _ANY = Query(select(exists().where(_NO_NUMBER)))
+_FIRST = Query(select(func.min(ledger.c.id)).where(ledger.c.id > _AFTER))
 _FIRST_IN_SLICE = Query(
     select(func.min(ledger.c.id)).where(
         ledger.c.id > _AFTER,
@@ -148,7 +149,8 @@ class Sequencer:
         """The first row of all that has no number, looked for slice by slice and holding nothing up; ``None`` when there is none."""
         async with self._database.read() as connection:
             after, last = 0, await _NEWEST.value(connection)
-            while after < last:
+            while after < last and (first := await _FIRST.value(connection, after=after)) is not None:
+                after = first - 1  # over whatever lies between: how far apart ids are is nobody's promise
                 found = await _FIRST_IN_SLICE.value(connection, after=after, until=after + SLICE)
                 if found is not None:
                     return found

@@ -223,9 +223,10 @@ class Verification:
         for query in agreeing.QUERIES:
             if found := self._all(query.text):
                 raise Wrong("record", query.said(found[0]))
-        for row in self._streamed("judged", agreeing.JUDGED):
-            if (said := agreeing.misjudged(row)) is not None:
-                raise Wrong("record", said)
+        for index, (what, query) in enumerate(agreeing.HASHED):
+            for row in self._streamed(f"hashed_{index}", query):
+                if agreeing.is_another(row):
+                    raise Wrong("record", f"{what} {row['id']} is not what was entered: its hash is another.")
 
     # --- reading
 

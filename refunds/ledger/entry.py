@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, cast
 
 import rfc8785
@@ -78,11 +79,21 @@ def _integer(digits: str) -> int | str:
 
 
 def hash_of(value: Any) -> str:
-    """The SHA-256 of something that is stored as JSON, over its canonical form as :func:`read` reads it, in lower-case hex: the same before it is stored and after."""
-    return hashlib.sha256(rfc8785.dumps(read(json.dumps(value)))).hexdigest()
+    """The SHA-256 of something that is stored as JSON, over its canonical form, in lower-case hex: the same before it is stored and of what is read back."""
+    return hash_of_json(json.dumps(value))
+
+
+def hash_of_json(text: str) -> str:
+    """The same of JSON as the database gives it, which writes numbers in its own way."""
+    return hashlib.sha256(rfc8785.dumps(_AS_STORED.decode(text))).hexdigest()
+
+
+def _digits(fraction: str) -> str:
+    return format(Decimal(fraction), "f")
 
 
 _READER = json.JSONDecoder(parse_float=str, parse_int=_integer)
+_AS_STORED = json.JSONDecoder(parse_float=_digits, parse_int=_integer)
 
 
 def parsed(entry: str) -> Mapping[str, Any]:

@@ -129,6 +129,15 @@ async def test_a_row_that_is_thousands_of_ids_late_is_found_by_the_look_at_every
     assert await ledger.numbered(sequencer, everywhere=True) == 1
 
 
+async def test_ids_may_be_as_far_apart_as_they_like(ledger: Chained) -> None:
+    """A sequence that was set far ahead, as after a restore: a look at everything looks at what there is, not at what lies between."""
+    await ledger.enter()
+    ledger.spoil("INSERT INTO ledger (id, at, type, actor, data) OVERRIDING SYSTEM VALUE VALUES (%s, now(), 'far', 'test', '{}')", 10**15)
+    assert await ledger.numbered() == 2
+    ledger.spoil("INSERT INTO ledger (id, at, type, actor, data) OVERRIDING SYSTEM VALUE VALUES (%s, now(), 'late', 'test', '{}')", 10**9)
+    assert await asyncio.wait_for(ledger.numbered(), 30) == 1
+
+
 async def test_each_refund_s_versions_keep_their_order_also_when_their_ids_do_not(ledger: Chained) -> None:
     for version in (2, 1, 3):
         ledger.spoil(

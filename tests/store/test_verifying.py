@@ -221,12 +221,12 @@ RECORDS: tuple[tuple[str, str, str], ...] = (
     (
         "revisions",
         "UPDATE revisions SET terms = jsonb_set(terms, '{amount}', '1') WHERE revision = 1",
-        "The terms of the revision {refund} 1 are not those of their hash.",
+        "The terms of the revision {refund} 1 is not what was entered: its hash is another.",
     ),
     (
         "revisions",
         "UPDATE revisions SET decision = jsonb_set(decision, '{checks,0,result}', '\"passed by hand\"') WHERE revision = 2",
-        "The facts or checks of the revision {refund} 2 are not those that were entered.",
+        "The facts or checks of the revision {refund} 2 is not what was entered: its hash is another.",
     ),
     ("revisions", "UPDATE revisions SET facts = facts - 'base' WHERE revision = 2", "The facts or checks of the revision {refund} 2"),
     ("decisions", "UPDATE decisions SET verdict = 'deny' WHERE kind = 'review'", "is not what its entry says: verdict."),
@@ -249,7 +249,13 @@ RECORDS: tuple[tuple[str, str, str], ...] = (
     ("refunds", "UPDATE refunds SET amount = amount + 1", "refund {refund} is not what its newest revision says."),
     ("refunds", "UPDATE refunds SET revision = 1", "refund {refund} is not what its newest revision says."),
     ("refunds", "UPDATE refunds SET requester_id = (SELECT id FROM principals WHERE handle = 'ann')", "its entry says: who asked."),
+    ("refunds", "UPDATE refunds SET body_hash = 'x'", "its entry says: the fingerprint of its body."),
     ("refunds", "UPDATE refunds SET customer_id = 'cu_other'", "its entry says: whose it is."),
+    (
+        "operations",
+        "UPDATE operations SET request = jsonb_set(request, '{params,amount}', '1')",
+        "The request of the operation op_",
+    ),
     ("operations", "UPDATE operations SET amount = 1", "is not what its revision says."),
     ("operations", "UPDATE operations SET kind = 'release'", "is not what its entry says: kind."),
     ("consumed_decisions", "DELETE FROM consumed_decisions", "has an entry, and is not there."),
