@@ -44,8 +44,9 @@ COUNTED: dict[Stage, frozenset[Status]] = {Stage.RESERVED: RESERVING | {Status.S
 
 
 def given_back(before: Status, after: Status) -> list[Stage]:
-    """What a move gives back of what was taken."""
-    return [stage for stage, counted in COUNTED.items() if before in counted and after not in counted]
+    """What a move gives back of what was taken; also of what was taken on the way, by what is quoted and at once a draft."""
+    at_once = {Stage.RESERVED} if after is Status.DRAFTED else frozenset[Stage]()
+    return [stage for stage, counted in COUNTED.items() if after not in counted and (before in counted or stage in at_once)]
 
 
 def taken_again(before: Status, after: Status) -> list[Stage]:

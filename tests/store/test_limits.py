@@ -141,6 +141,27 @@ async def test_what_ends_gives_back_what_it_took_and_parked_keeps_it(world: Worl
     assert used(world, "sent") == (2, 1_002 + 1_003), "nothing left of what is held, and nothing moved of what failed"
 
 
+@pytest.mark.parametrize("approved", ["at once", "by a person"])
+async def test_a_draft_keeps_nothing_of_what_it_took(world: World, approved: str) -> None:
+    await world.policy(with_limits(f"name: all, who: everyone, refunds: 1, window: month, zone: UTC, {DENY}"))
+    await shop(world, 2, amount=20_000)
+    await mode(world, "draft")
+
+    drafted, _ = await asked(world, 0, amount=1_000 if approved == "at once" else 15_000)
+    if approved != "at once":
+        assert used(world) == (1, 15_000)
+        await world.decide(drafted, world.ann)
+    await mode(world, "live")
+
+    assert (world.row(drafted)["status"], used(world)) == ("drafted", (0, 0))
+    assert (await asked(world, 1))[1].status == "approved"
+
+
+async def mode(world: World, wanted: str) -> None:
+    async with world.api.begin() as connection:
+        await controls.change(connection, world.clock, stopped=False, mode=wanted, reason="test", actor=world.mia.principal_id)
+
+
 async def test_field_17_a_bounce_days_later_gives_nothing_back_to_the_day_it_comes_in(world: World) -> None:
     await world.policy(with_limits(f"name: day, who: everyone, amount: 50.00, window: day, zone: UTC, {DENY}"))
     await shop(world, 4)
