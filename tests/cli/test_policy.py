@@ -305,6 +305,7 @@ def test_a_version_is_tried_against_another(api: FakeApi, refunds: Runner) -> No
         (["new.yaml", "--against", "old.yaml"], "a file works with --csv"),
         (["new.yaml", "--since", "soon"], "--since"),
         (["new.yaml", "--csv", "old.yaml", "--since", "2d"], "a CSV file is taken whole"),
+        (["new.yaml", "--csv", "old.yaml", "--until", "2d"], "a CSV file is taken whole"),
     ],
 )
 def test_what_cannot_be_simulated_is_said_and_sent_to_nobody(
@@ -381,6 +382,7 @@ UNREADABLE = [
     ("x,2026-05-01,,USD,,", ", column amount: it is empty"),
     ("x\udcff,2026-05-01,1.00,USD,,", ", column id: it is too long or holds characters that are no text"),
     ('x,2026-05-01,1.00,USD,,"open', ": the row is no CSV"),
+    ("x,9999-12-31T23:59:59Z,1.00,USD,,", ", column at: it is too early or too late. Write a year from 1970 to 2999"),
 ]
 
 
@@ -407,6 +409,7 @@ def test_a_row_that_cannot_be_read_is_named_by_line_and_column_and_no_other_is_l
         ("at,amount,currency,colour", "column 4: colour is no fact. Known are:"),
         ("at,amount,currency,reason,request.reason", "request.reason is there twice"),
         ("", "is missing"),
+        ("x" * 140_000, "line 1 names no columns"),
     ],
 )
 def test_a_first_line_that_names_no_facts_is_refused(refunds: Runner, files: dict[str, str], tmp_path: Path, head: str, told: str) -> None:

@@ -17,6 +17,7 @@ from refunds.status import Status
 from store import deciding_groups, group_views, groups, views
 from store.groups import AcceptedGroup
 from store.situations import waits_for
+from tests.store.test_limits import stop
 from tests.store.test_rates import record as rates_of
 from tests.store.world import World
 
@@ -415,6 +416,28 @@ async def test_one_decision_is_recorded_for_every_part_and_again_gets_the_same_a
     assert await decide(world, group, world.ann, named=named) == [True, True, True]
     rows = world.rows("SELECT refund_id, terms_hash FROM decisions WHERE kind = 'review'")
     assert {row["refund_id"]: row["terms_hash"] for row in rows} == named
+
+
+async def test_a_stop_holds_every_part_of_an_approved_group_and_a_resume_lets_each_go(world: World) -> None:
+    names = await ordered(world, 12_000, 12_000)
+    group, _ = await quoted(world, wish(amount=24_000))
+    await decide(world, group, world.mia)
+    assert statuses(world, group) == {"approved"}
+    await stop(world, stopped=True)
+
+    held = [await world.kept(part.refund_id, 12_000) for part in group.parts]
+
+    assert [(one.status, one.code) for one in held] == [("held", "EMERGENCY_STOP")] * 2
+    assert (world.count("operations"), world.count("attempts")) == (0, 0)
+    await stop(world, stopped=False)
+    for part in group.parts:
+        await read_again(world, name_of(world, part.refund_id), 12_000)
+        assert (await world.steps.resume_held(part.refund_id)).status == "approved"
+        await world.attempted(part.refund_id, 12_000)
+    assert sorted(row["p"] for row in world.rows(SENT_FOR)) == sorted(names)
+
+
+SENT_FOR = "SELECT p.processor_payment AS p FROM operations o JOIN payments p ON p.id = o.payment_id"
 
 
 async def test_a_denial_denies_every_part(world: World) -> None:
