@@ -86,8 +86,9 @@ def mask_field(name: str, value: str) -> Masked:
 
 
 def holds_a_card_number(text: str) -> bool:
-    """Whether there is a card number in a text that is meant as an id."""
-    return any(True for _ in _cards(_flat(text)[0]))
+    """Whether there is a card number in a text that is meant as an id. Of 13 digits, which many ids have, there are hardly any cards."""
+    flat = _flat(text)[0]
+    return any(sum(character.isdigit() for character in flat[start:end]) > 13 for start, end in _cards(flat))
 
 
 # --- reading through disguises -----------------------------------------------------------------------------------------------------------
@@ -174,7 +175,7 @@ _AMEX, _DINERS = [4, 6, 5], [4, 6, 4]
 def _cards(flat: str) -> Iterator[tuple[int, int]]:
     """Where card numbers are, from left to right and not overlapping."""
     for run in _RUN.finditer(flat):
-        if run.end() - run.start() < 12:
+        if run.end() - run.start() < 13:
             continue
         groups = [(found.start(), found.end()) for found in _GROUP.finditer(flat, run.start(), run.end())]
         # In a long list of numbers nobody writes a card digit by digit; looking for it there would take whoever serves the call long.
@@ -198,7 +199,7 @@ def _card_from(flat: str, groups: list[tuple[int, int]], first: int) -> int | No
         digits += flat[groups[last][0] : groups[last][1]]
         if len(digits) > 19:
             break
-        if len(digits) >= 12 and _is_card(digits) and _written_as_one(flat, groups[first : last + 1]):
+        if len(digits) >= 13 and _is_card(digits) and _written_as_one(flat, groups[first : last + 1]):
             found = last if _stands_alone(flat, groups[first][0], groups[last][1]) else found
     return found
 
@@ -219,8 +220,8 @@ def _is_card(digits: str) -> bool:
 
 
 def _is_barcode(digits: str) -> bool:
-    """Whether it is the number of an article (EAN-13, UPC-A): tickets are full of these, and cards of so few digits are hardly issued any more."""
-    if len(digits) not in (12, 13):
+    """Whether it is the number of an article (EAN-13): tickets are full of these, and cards of so few digits are hardly issued any more."""
+    if len(digits) != 13:
         return False
     ones, threes = digits[-1::-2], digits[-2::-2]
     return (sum(map(int, ones)) + 3 * sum(map(int, threes))) % 10 == 0
@@ -234,7 +235,7 @@ _NETWORKS = re.compile(
     r"|35(?:2[89]|[3-8]\d)\d{12,15}"  # JCB
     r"|(?:6011|64[4-9]\d|65\d{2}|62\d{2}|81\d{2})\d{12,15}"  # Discover, UnionPay, RuPay
     r"|220[0-4]\d{12,15}|9792\d{12}"  # Mir, Troy
-    r"|(?:50|5[6-9]|6\d)\d{10,17}"  # Maestro and other debit: 12 to 19
+    r"|(?:50|5[6-9]|6\d)\d{14,17}"  # Maestro and other debit: 16 to 19; shorter ones are hardly issued, and shops number orders with 12 and 13 digits
 )
 
 

@@ -210,6 +210,7 @@ def test_what_is_named_as_a_secret_goes(text: str, left: str) -> None:
         "the number of the ticket is 4242",
         "INV-4242424242424242 and ORD-5555555555554444",
         "EAN 5901234123457, GTIN 4006381333931",
+        "order 5678901234565 and 6011000990136, gid://shopify/Order/6759649826430",
         "I lost my pin: it fell off; article pin: 3 pcs; is my PIN: yes?",
         "password is required! a new password is needed.",
         '{"password": null, "reset": true}',
@@ -365,4 +366,5 @@ def test_an_id_that_looks_like_a_card_number_is_refused_by_name(field: str) -> N
 def test_so_is_one_of_an_order() -> None:
     with pytest.raises(ValidationError, match="looks like a card number"):
         Order.model_validate({"customer_id": VISA, "currency": "USD", "payments": []})
-    assert not holds_a_card_number("ORD-1234567890123456")
+    for number in ("ORD-1234567890123456", "ORD-4242424242424242", "4222222222222", "6759649826430", "113-4242424-4242424"):
+        assert not holds_a_card_number(number), number
