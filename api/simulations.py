@@ -50,8 +50,10 @@ class Contest:
 async def lines(database: Database, contest: Contest, period: Period, extent: Extent) -> AsyncIterator[bytes]:
     """The whole stream. Never raises once it has begun: what goes wrong is its last line."""
     tally = Tally()
-    if extent.never_judged:
-        tally.leave_out(_NEVER_JUDGED, "", extent.never_judged)
+    for why, requests in ((_NEVER_JUDGED, extent.never_judged), (_DENIED_OTHERWISE, extent.denied_otherwise)):
+        if requests:
+            tally.leave_out(why, "", requests)
+    apart = sum(left["requests"] for left in tally.left_out.values())
     yield _line({"type": "progress", "done": 0, "total": extent.requests})
     try:
         async with aclosing(judged(contest.before_source, contest.after_source, _batches(database, period))) as results:
@@ -59,7 +61,7 @@ async def lines(database: Database, contest: Contest, period: Period, extent: Ex
                 tally.merge(result["tally"])
                 for changed in result["changed"]:
                     yield _line({"type": "changed", "changed": changed})
-                done = tally.requests + sum(left["requests"] for left in tally.left_out.values()) - extent.never_judged
+                done = tally.requests + sum(left["requests"] for left in tally.left_out.values()) - apart
                 yield _line({"type": "progress", "done": done, "total": extent.requests})
     except RefundError as error:
         yield refused(error)
@@ -76,6 +78,7 @@ def refused(error: RefundError) -> bytes:
 
 
 _NEVER_JUDGED = "never judged: nobody could tell the payment, or it is still being read"
+_DENIED_OTHERWISE = "denied for what no policy says, such as lines of which nothing is left or a payment that is not there"
 
 
 def _result(contest: Contest, period: Period, extent: Extent, tally: Tally) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from refunds.clock import parse_rfc3339, rfc3339
 from refunds.errors import RefundError
 from refunds.facts import Facts
 from refunds.money import CURRENCIES, parse_amount
+from refunds.policy.recorded import YEARS
 
 NEEDED = ("amount", "currency", "at")
 SEPARATOR = ";"
@@ -59,7 +60,10 @@ class RequestsFile:
         with self._open() as file:
             first = file.readline()
         self._delimiter = max(",;\t", key=first.count)
-        names = [name.strip() for name in next(csv.reader([first], delimiter=self._delimiter), [])]
+        try:
+            names = [name.strip() for name in next(csv.reader([first], delimiter=self._delimiter), [])]
+        except csv.Error as error:
+            raise Misused(f"{path}: line 1 names no columns ({error}); needed are {', '.join(NEEDED)}.") from None
         self._columns = [_column(name, at) for at, name in enumerate(names, 1)]
         for name in NEEDED:
             if name not in names and not (name == _WRITTEN and "request.amount" in names):
@@ -240,9 +244,12 @@ def _truth(text: str) -> bool:
 
 def _instant(text: str) -> str:
     try:
-        return rfc3339(parse_rfc3339(text if len(text) > 10 else f"{text}T00:00:00Z"))
+        at = parse_rfc3339(text if len(text) > 10 else f"{text}T00:00:00Z")
     except (ValueError, OverflowError):
         raise ValueError("it is no time. Write one such as 2026-03-01T09:00:00Z, or a date.") from None
+    if at.year not in YEARS:
+        raise ValueError(f"it is too early or too late. Write a year from {YEARS[0]} to {YEARS[-1]}.")
+    return rfc3339(at)
 
 
 def _one_of(values: tuple[str, ...]) -> Read:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import DateTime, Text, bindparam, cast, func, literal_column, select, text
+from sqlalchemy import DateTime, Text, and_, bindparam, cast, func, literal_column, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.db import Database
@@ -26,11 +26,13 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How many requests of a period can be judged again, how many were never judged, and how many are parts of groups."""
+    """How many requests of a period can be judged again, how many were never judged or were denied for what no policy says (such as lines of which nothing
+    is left), and how many of those that can be judged are parts of groups."""
 
     requests: int
     never_judged: int
     parts: int
+    denied_otherwise: int = 0
 
 
 @asynccontextmanager
@@ -47,10 +49,16 @@ _IN_PERIOD = (
     (refunds.c.created_at >= _since) | _since.is_(None),
     refunds.c.created_at < bindparam("until"),
 )
+_DENIED_OTHERWISE = and_(
+    revisions.c.decision["outcome"].astext == literal_column("'deny'"),
+    ~func.jsonb_path_exists(revisions.c.decision, literal_column("""'$.checks[*] ? (@.result == "deny")'::jsonpath""")),
+)
+"""Denied, and by no check: what the facts alone would not deny again, under whichever policy."""
+
 _PAGE = Query(
     select(revisions.c.refund_id, cast(revisions.c.facts, Text).label("facts"))
     .select_from(_judged)
-    .where(revisions.c.revision == literal_column(str(FIRST)), revisions.c.refund_id > bindparam("after"), *_IN_PERIOD)
+    .where(revisions.c.revision == literal_column(str(FIRST)), revisions.c.refund_id > bindparam("after"), ~_DENIED_OTHERWISE, *_IN_PERIOD)
     .order_by(revisions.c.refund_id)
     .limit(bindparam("limit"))
 )
@@ -62,17 +70,19 @@ async def extent(connection: AsyncConnection, period: Period) -> Extent:
     if period.since is not None:
         conditions.append(refunds.c.created_at >= period.since)
     first = revisions.c.revision == FIRST
+    judged = and_(revisions.c.refund_id.is_not(None), ~_DENIED_OTHERWISE)
     query = (
         select(
-            func.count(revisions.c.refund_id).label("requests"),
+            func.count().filter(judged).label("requests"),
             func.count().filter(revisions.c.refund_id.is_(None)).label("never_judged"),
-            func.count().filter(revisions.c.refund_id.is_not(None), refunds.c.group_id.is_not(None)).label("parts"),
+            func.count().filter(judged, refunds.c.group_id.is_not(None)).label("parts"),
+            func.count().filter(_DENIED_OTHERWISE).label("denied_otherwise"),
         )
         .select_from(refunds.outerjoin(revisions, (revisions.c.refund_id == refunds.c.id) & first))
         .where(*conditions)
     )
     row = (await connection.execute(query)).one()
-    return Extent(row.requests, row.never_judged, row.parts)
+    return Extent(row.requests, row.never_judged, row.parts, row.denied_otherwise)
 
 
 async def page(connection: AsyncConnection, period: Period, *, after: str, limit: int) -> list[tuple[str, str]]:

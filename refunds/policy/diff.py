@@ -33,7 +33,7 @@ _MORE_IS_LOOSER = (
 _MORE_IS_STRICTER = (
     *("reading.confidence_*", "fraud.account_younger_than_days", "review.*.people", "review.*.rungs.*.role", "review.*.reasons_required"),
     *("returns.require_return_for", "reasons.evidence.*", "fraud.mismatches", "consent.required", "tiers.*.draft", "rules.*.then"),
-    "exceptions.*.starts",
+    *("exceptions.*.starts", "duplicates.within"),
 )
 _ADDED_IS_LOOSER = ("currencies.*", "exceptions.*")
 _ADDED_IS_STRICTER = ("rules.*", "limits.*", "reasons.evidence.*", "breaker")
@@ -45,7 +45,11 @@ _RANKS: tuple[tuple[str, ...], ...] = (
     tuple(ReviewRole),
 )
 """Words in the order of their strictness."""
-_LENGTHS = ("terms_valid_for", "consent.within", "review.*.rungs.*.remind_after", "review.*.rungs.*.decide_within", "limits.*.window")
+_LENGTHS = (
+    *("terms_valid_for", "consent.within", "duplicates.within", "limits.*.window"),
+    *("review.*.rungs.*.remind_after", "review.*.rungs.*.decide_within"),
+    *("breakers.*.usual_over", "breakers.*.cool_down", "breakers.*.closes_itself_after"),
+)
 _ENTRIES = ("id", "name")
 """What the entries of a list are told apart by; others by their place."""
 
@@ -84,7 +88,7 @@ class _Comparison:
     def _between(self, path: Path, before: Any, after: Any) -> Iterator[Difference]:
         one, other = _members(before), _members(after)
         if one is None or other is None:
-            if before == () or after == ():  # of a list of parts, one of the two has none
+            if () in (before, after) and (one or other):  # of a list of parts, one of the two has none
                 one, other = one or {}, other or {}
             elif before is None or after is None:
                 before, after = (_NOT_THERE if value is None and members else value for value, members in ((before, other), (after, one)))
@@ -116,6 +120,10 @@ class _Comparison:
         if path[:2] == ("windows", "categories") and len(path) == 3:  # without one of its own, a category has the window of all
             days = [p.windows.default_days if v is _NOT_THERE else v for p, v in ((self._before, before), (self._after, after))]
             return _by_size(days[0], days[1], more=Direction.LOOSER)
+        if _fits(path, ("review.*.specialists",)):  # nobody named is everybody
+            if before and after:
+                return _by_size(_size(before, None), _size(after, None), more=Direction.LOOSER)
+            return Direction.STRICTER if after else Direction.LOOSER
         if before is _NOT_THERE or after is _NOT_THERE:
             for patterns, when_added in ((_ADDED_IS_LOOSER, Direction.LOOSER), (_ADDED_IS_STRICTER, Direction.STRICTER)):
                 if _fits(path, patterns):

@@ -15,6 +15,9 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 from refunds.clock import parse_rfc3339
 from refunds.facts import Facts
 
+YEARS = range(1970, 3000)
+"""The years that times of facts lie in, as :mod:`refunds.orders` takes them."""
+
 _MOST_COUNTED = 10_000
 
 
@@ -107,9 +110,12 @@ def _one_of(kind: type[StrEnum]) -> Read:
 
 def _instant(value: Any, at: str) -> datetime:
     try:
-        return parse_rfc3339(value)
+        moment = parse_rfc3339(value)
     except (TypeError, ValueError, OverflowError):
         raise UnreadableFacts(f"{at}: no time with a zone") from None
+    if moment.year not in YEARS:  # beyond which no window could be added
+        raise UnreadableFacts(f"{at}: no time from {YEARS[0]} to {YEARS[-1]}")
+    return moment
 
 
 def _many(one: Read, *, counted: bool) -> Read:

@@ -236,6 +236,21 @@ async def test_a_simulation_reads_the_first_judgement_of_each_request_of_its_tim
     assert empty == []
 
 
+async def test_what_no_policy_denied_is_left_out_because_no_policy_would_let_it_pass(world: World) -> None:
+    [payment] = await world.order(amounts=(3_000,), lines=[{"id": "mug", "quantity": 1, "amount": 3_000}])
+    await world.read(payment, 3_000)
+    mug = {"lines": [{"id": "mug", "quantity": 1}], "amount": None, "currency": None}
+    asked = [await world.accept(world.request(**mug, reason=reason)) for reason in ("product_issue", "wrong_item")]
+    assert [(await world.steps.prepare(refund)).status for refund in asked] == ["awaiting_consent", "denied"]
+    period = Period(None, world.clock.now() + timedelta(seconds=1))
+
+    async with reading_only(world.api) as connection:
+        found, judged = await extent(connection, period), await page(connection, period, after="", limit=9)
+
+    assert found == Extent(requests=1, never_judged=0, parts=0, denied_otherwise=1)
+    assert [identifier for identifier, _ in judged] == asked[:1]
+
+
 @pytest.mark.parametrize(
     "statement",
     [

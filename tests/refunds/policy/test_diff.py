@@ -53,6 +53,12 @@ CASES: list[tuple[tuple[str, str], tuple[str, str, str, str]]] = [
     (("remind_after: 4h", "remind_after: 5h"), ("review.team.rungs.0.remind_after", "4h", "5h", "other")),
     (("    then: require_review", "    then: deny"), ("rules.gift_cards.then", "require_review", "deny", "stricter")),
     (("    kept_with_order: true\n", ""), ("rules.final_sale.kept_with_order", "true", "false", "other")),
+    (("specialists: [manager]", "specialists: [manager, fraud]"), ("review.managers.specialists", "manager", "manager, fraud", "looser")),
+    (("specialists: [manager]", "specialists: [fraud]"), ("review.managers.specialists", "manager", "fraud", "other")),
+    (("    specialists: [manager]\n", ""), ("review.managers.specialists", "manager", "none", "looser")),
+    (("duplicates:\n  within: 24h", "duplicates:\n  within: 12h"), ("duplicates.within", "1d", "12h", "looser")),
+    (("mismatches: [customer, checks]", "mismatches: []"), ("fraud.mismatches", "customer, checks", "none", "looser")),
+    (("    cool_down: 30m", "    cool_down: 45m"), ("breakers.unusual_volume.cool_down", "30m", "45m", "other")),
     (("name: Sample policy", "name: Ours"), ("name", "Sample policy", "Ours", "other")),
 ]
 

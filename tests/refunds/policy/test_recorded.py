@@ -132,6 +132,7 @@ def test_signs_that_were_only_counted_count_as_many() -> None:
         ("request", "reason", "because", "request.reason: none of"),
         ("request", "requested_at", "2026-09-01T00:00:00", "request.requested_at: no time"),
         ("request", "requested_at", 5, "request.requested_at: no time"),
+        ("order", "delivered_at", "9999-12-31T23:59:59Z", "order.delivered_at: no time from 1970 to 2999"),
         ("payment", "status", None, "payment.status: none of"),
         ("order", "categories", "books", "order.categories: no list"),
         ("order", "categories", [7], "order.categories.0: int, not str"),
