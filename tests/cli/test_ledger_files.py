@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.commands import ledger
-from refunds.ledger import verifier
+from refunds.ledger import notes, verifier
 from tests.cli.conftest import FakeApi, Runner
 from tests.refunds.ledger.logs import KEY, NEXT_KEY, Log
 
@@ -117,6 +118,44 @@ def test_what_cannot_be_verified_is_one_line(
     ran = refunds("ledger", "verify", *given)
     assert (ran.code, said in ran.err, len(ran.err.splitlines())) == (code, True, 1), ran.err
     assert api.calls == [], "a file is verified here"
+
+
+ELSEWHERE = Log.of(12, actor="pr_2")
+ELSEWHERE.origin = "elsewhere.example/log"
+ELSEWHERE_KEY = notes.SigningKey.from_seed(ELSEWHERE.origin, bytes(32))
+TAMPERED = LOG.export().replace(b'"amount":7', b'"amount":8')
+CUT_OFF = b"".join(LOG.export().splitlines(keepends=True)[:7])[:-20]
+LATE = Log.of(3, at=datetime(2999, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("file", "more", "kind", "entry", "said"),
+    [
+        (TAMPERED, (), "changed", 8, "Entry 8 was changed"),
+        (LOG.export(), ("--key", NEXT_KEY.vkey), "wrong_key", None, "and not by the key that was given"),
+        (ELSEWHERE.export(), (), "other_log", None, "elsewhere.example/log"),
+        (LOG.export(), ("--key", ELSEWHERE_KEY.vkey, "--checkpoint", "theirs"), "other_log", None, "is of another log"),
+        (LATE.export(), (), "future", 1, "Entry 1"),
+        (CUT_OFF, (), "truncated", 6, "The file is truncated"),
+        (json.dumps(LOG.proof(7)).encode(), ("--seq", "8"), "other_entry", None, "the proof of entry 7, and not of entry 8"),
+    ],
+    ids=["tampered", "wrong key", "another log", "another log's checkpoint", "from the future", "truncated", "another entry's proof"],
+)
+def test_each_bad_file_is_named_exactly_in_one_sentence_with_a_code_and_no_trace(
+    api: FakeApi, refunds: Runner, tmp_path: Path, file: bytes, more: tuple[str, ...], kind: str, entry: int | None, said: str
+) -> None:
+    (tmp_path / "given").write_bytes(file)
+    (tmp_path / "theirs").write_text(ELSEWHERE.note(12, ELSEWHERE_KEY))
+    given = [str(tmp_path / one) if one == "theirs" else one for one in more]
+    key = () if kind == "wrong_key" else ("--key", KEY.vkey)
+
+    ran = refunds("ledger", "verify", str(tmp_path / "given"), *key, *given, "--json")
+
+    found = json.loads(ran.out)
+    assert (ran.code, found["verified"], found["kind"]) == (1, False, kind), ran.err
+    assert entry is None or found["entry"] == entry
+    assert said in found["what"] and ran.err == f"{found['what']}\n", "one sentence, the same as is told to programs"
+    assert api.calls == []
 
 
 def test_the_database_needs_an_address_with_the_auditor_s_login(
