@@ -15,8 +15,11 @@ TICKET_FIELDS = ("ticket_id", "ticket")
 
 
 def marks(metadata: Mapping[str, str], session: str | None, message: str | None) -> list[tuple[str, str]]:
-    """The kind and value of each mark of a request. Words count without regard to case, width and spacing."""
-    ticket = next((metadata[name].strip() for name in TICKET_FIELDS if metadata.get(name, "").strip()), None)
-    words = " ".join(unicodedata.normalize("NFKC", message or "").casefold().split())
-    found = (("ticket", ticket), ("agent session", session), ("message", words))
+    """The kind and value of each mark of a request. Tickets and words count without regard to case, width and spacing: systems write one ticket in several ways."""
+    ticket = next((folded for name in TICKET_FIELDS if (folded := _folded(metadata.get(name)))), "")
+    found = (("ticket", ticket), ("agent session", session), ("message", _folded(message)))
     return [(kind, value) for kind, value in found if value]
+
+
+def _folded(text: str | None) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text or "").casefold().split())

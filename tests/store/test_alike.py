@@ -36,7 +36,7 @@ async def like(world: World, refund_id: str) -> str | None:
     ("first", "second"),
     [
         pytest.param(TICKET, TICKET | {"channel": "email"}, id="ticket"),
-        pytest.param(TICKET, {"metadata": {"ticket": " T-1001 "}}, id="ticket under its other name"),
+        pytest.param(TICKET, {"metadata": {"ticket": " t-1001 "}}, id="ticket under its other name, in other letters"),
         pytest.param(SESSION, SESSION, id="agent session"),
         pytest.param(WORDS, {"message": "MY MUG arrived in pieces, please refund it. "}, id="words"),
     ],
