@@ -34,6 +34,7 @@ class AuditAsked(Shape):
     """Who asked for what, and where each field came from."""
 
     kind: str
+    group: Annotated[str | None, Field(description="The order-wide refund that it is a part of.")]
     requester: Requester
     integration: str
     requested_by: str | None
@@ -139,7 +140,7 @@ class Times(Shape):
 
 
 class AuditEntry(Shape):
-    """One entry about the refund, or about the order when it was recorded. ``seq`` is its number in the chain, once it has one."""
+    """One entry about the refund, about the order when it was recorded, or about the group when it was asked for. ``seq`` is its number in the chain, once it has one."""
 
     id: int
     seq: int | None
@@ -228,6 +229,7 @@ def _asked(row: Mapping[str, Any], seen: Plain, texts: Mapping[str, str], revisi
     request = {name: value for name, value in seen["request"].items() if name not in ("requester", "requested_by", "channel", "kind")}
     return {
         "kind": details["kind"],
+        "group": row["group_id"],
         "requester": seen["request"]["requester"],
         "integration": row["integration"],
         "requested_by": row["requested_by"],

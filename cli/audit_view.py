@@ -51,6 +51,7 @@ def _asked(out: Output, asked: Plain) -> None:
             ("by", f"{requester['name']} ({requester['kind']} {requester['handle']})"),
             ("requested by", asked["requested_by"]),
             ("channel", asked["channel"]),
+            ("part of", asked.get("group")),
             ("amount", "all that is left" if request["full"] else _amount(request)),
             ("reason", request["reason"]),
             ("message", asked["message"]),

@@ -71,7 +71,7 @@ _RECORDED_FIRST = Query(
     text(
         """
     SELECT l.id, l.at, l.type, l.actor, l.on_behalf_of, l.data, l.commitments, e.seq FROM ledger l LEFT JOIN ledger_entries e ON e.ledger_id = l.id
-     WHERE l.refund_id IS NULL AND l.commitments IS NOT NULL AND l.data ->> 'order' = :order
+     WHERE l.refund_id IS NULL AND (l.commitments IS NOT NULL AND l.data ->> 'order' = :order OR l.type = 'group_received' AND l.data ->> 'group' = :group)
      ORDER BY l.id
     """
     )
@@ -97,7 +97,7 @@ async def audit(connection: AsyncConnection, texts: Texts, refund_id: str, *, in
     found = await _CHAIN.one(connection, refund=refund_id)
     entries = await chain.of_refund(connection, refund_id, proofs=False)
     if seen.row["order_id"] is not None:
-        entries = [*await _before(connection, seen.row["order_id"]), *entries]
+        entries = [*await _before(connection, seen.row["order_id"], seen.row["group_id"]), *entries]
     return Audited(
         seen=seen,
         revisions=found["revisions"] or [],
@@ -109,9 +109,9 @@ async def audit(connection: AsyncConnection, texts: Texts, refund_id: str, *, in
     )
 
 
-async def _before(connection: AsyncConnection, order_id: str) -> list[dict[str, Any]]:
-    """The entries that recorded its order, where the ids of order and customer were committed to."""
-    rows = await _RECORDED_FIRST.all(connection, order=order_id)
+async def _before(connection: AsyncConnection, order_id: str, group_id: str | None) -> list[dict[str, Any]]:
+    """The entries that recorded its order, where the ids of order and customer were committed to, and the one that its group was asked for by."""
+    rows = await _RECORDED_FIRST.all(connection, order=order_id, group=group_id)
     return [{**row, "refund_id": None, "refund_version": None, "proof": None} for row in rows]
 
 

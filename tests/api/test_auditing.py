@@ -12,6 +12,7 @@ from refunds.reasons import Reason
 from store.classifying import Classifying
 from store.db import connect
 from store.operations import Payments
+from store.progress import Steps
 from store.snapshots import save
 from tests.api.conftest import Api, Caller
 
@@ -175,6 +176,25 @@ async def test_a_refund_that_was_only_received_shows_what_there_is(api: Api) -> 
     assert (view["reading"], view["revisions"], view["decisions"], view["processor"]["operations"]) == (None, [], [], [])
     assert view["asked"]["agent"] is None
     assert {name for name, at in view["times"].items() if at} == {"requested"}
+
+
+async def test_the_parts_of_an_order_wide_refund_say_so_and_show_what_was_asked_for_as_a_whole(api: Api) -> None:
+    card = {"id": "pi_parts", "amount": 10_000, "currency": "USD"}
+    order = await api.order(
+        payments=[card, {"processor": "manual", "tender": "gift_card", "id": "gc-1", "amount": 5_000, "currency": "USD"}]
+    )
+    body = api.asked(order, amount=12_000)
+    made = (await api.call("POST", "/v1/refund-groups", await api.shop(), body, Idempotency_Key="whole")).json()
+    await Steps(api.worker, api.settings).prepare(made["refunds"][1]["id"])
+
+    for part, amount in zip(made["refunds"], (10_000, 2_000), strict=True):
+        found = await audited(api, part["id"])
+        assert found["asked"]["group"] == made["id"]
+        [asked] = [entry for entry in found["entries"] if entry["type"] == "group_received"]
+        assert (asked["refund_id"], asked["data"]["group"], found["asked"]["request"]["amount"]) == (None, made["id"], amount)
+    assert [revision["amount"] for revision in found["revisions"]] == [2_000]
+    assert (found["processor"]["name"], found["processor"]["operations"]) == ("manual", [])
+    assert (await audited(api, (await api.received())))["asked"]["group"] is None
 
 
 async def test_looking_changes_nothing(api: Api) -> None:
