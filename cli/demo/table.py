@@ -79,15 +79,16 @@ def complete(rows: Iterable[Row], ui: str, *, width: int) -> Table | Text:
             "status": _status(str(row.now.get("status"))),
             "run": _linked("open", link),
         }
-        drawn["ended"].stylize("" if row.as_expected else "bold red")
+        drawn["ended"].stylize(_style(str(row.now.get("status"))) if row.as_expected else "bold red")
         table.add_row(*(drawn[name] for name in (*names, "run")))
     return table
 
 
 def _told(columns: Sequence[str], texts: Sequence[tuple[str, ...]]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows without what nothing waits for any more: at the end of a demo that is every refund."""
-    waits = columns.index(_WAITS)
-    left_out = {waits} if texts and all(row[waits] == clean(None) for row in texts) else set[int]()
+    """Columns and rows without what says nothing: when every refund has ended, none waits for anything, and how it ended begins with its status."""
+    ended = columns.index("ended")
+    over = texts and all(row[ended] != clean(None) for row in texts)
+    left_out = {columns.index(name) for name in (_WAITS, "status")} if over else set[int]()
     names, *rows = ([cell for at, cell in enumerate(row) if at not in left_out] for row in (columns, *texts))
     return names, rows
 
@@ -98,7 +99,11 @@ def _linked(text: str, address: str) -> Text:
 
 
 def _status(status: str) -> Text:
-    return Text(status, style=_STYLES.get(status, "yellow"))
+    return Text(status, style=_style(status))
+
+
+def _style(status: str) -> str:
+    return _STYLES.get(status, "yellow")
 
 
 class Display(Protocol):

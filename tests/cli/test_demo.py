@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.table import Table
 
 from cli.client import Api
 from cli.connection import Connection
@@ -130,7 +131,7 @@ def test_the_pipe_gets_a_line_a_change_and_a_whole_table(capsys: pytest.CaptureF
 
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[2] for line in lines[:2]] == ["approved", "succeeded"], "a line a change, none twice"
-    assert lines[2] == "" and lines[3].split() == ["scene", "refund", "order", "amount", "status", "ended", "run"], "nothing waits any more"
+    assert lines[2] == "" and lines[3].split() == ["scene", "refund", "order", "amount", "ended", "run"], "nothing waits any more"
     assert lines[4].endswith("http://ui/namespaces/default/workflows/refund-rf_1") and len(lines) == 5
 
 
@@ -154,6 +155,14 @@ def test_the_end_has_a_column_for_what_refunds_wait_for_only_where_one_waits(fin
     console.print(table.complete(rows, "http://ui", width=200))
 
     assert ("waits for" in (said := console.export_text())) is shown and ("a decision on $30.00" in said) is shown
+    assert ("status" in said) is shown, "how it ended begins with it"
+
+
+def test_the_whole_table_of_a_demo_fits_a_terminal_of_120() -> None:
+    ended = {"status": "denied", "final": True, "code": "ALREADY_REFUNDED", "amount": 12_000, "amount_text": "$120.00"}
+    rows = [Row("a part, the rest, 1 too much", f"rf_{number:026d}", "D-1008", End("denied"), ended) for number in range(2)]
+
+    assert isinstance(table.complete(rows, "http://ui", width=120), Table)
 
 
 def test_the_scenes_are_those_of_the_demo_and_share_nothing() -> None:
