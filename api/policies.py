@@ -96,7 +96,7 @@ def problem(found: Problem) -> dict[str, Any]:
     return {
         "field": "source",
         "code": Code.INVALID_FIELD.value,
-        "detail": f"line {found.line}, {found.path or 'the whole'}: {found.problem} {found.remedy}",
+        "detail": f"line {found.line}, {found.path or 'the whole'}: {found.problem}. {found.remedy}",
         "line": found.line,
         "column": found.column,
         "path": found.path,
@@ -119,5 +119,5 @@ def without_a_rate(policy: Policy, source: str, *, instead_of: Policy, rated: Ma
         mark = placed.mark(("currencies", code))
         what = f"no rate of {code} in {policy.base} is recorded, so its refunds could not be counted"
         remedy = f"Record one first: refunds rates set {code} RATE --base {policy.base} --source WHERE."
-        found.append(problem(Problem(mark.line, mark.column, f"currencies.{code}", f"{what}.", remedy)))
+        found.append(problem(Problem(mark.line, mark.column, f"currencies.{code}", what, remedy)))
     return found

@@ -114,7 +114,7 @@ async def publish(call: TheCall) -> Response:
     """
     raw = await call.body()
     clock = call.services.database.clock
-    async with call.begin(Role.OPERATOR) as connection:
+    async with call.noting_refusal("policy_refused"), call.begin(Role.OPERATOR) as connection:
         new = parse(views.NewVersion, raw)
         await _check(connection, new, clock.now())
         published = await policies.publish(

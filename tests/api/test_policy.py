@@ -127,6 +127,17 @@ async def test_bad_input_is_refused_with_what_to_do_and_nothing_changes(api: Api
     assert await everything(api) == before
 
 
+async def test_who_may_not_publish_is_refused_and_entered_once(api: Api) -> None:
+    rita = await api.reviewer()
+
+    answer = await api.call("POST", "/v1/policy/versions", rita, {"source": STRICT, "note": "mine"})
+
+    assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN")
+    assert await api.count("policy_versions") == 1
+    entered = await api.rows("SELECT actor, data FROM ledger WHERE type = 'policy_refused'")
+    assert [(entry["actor"], entry["data"]) for entry in entered] == [(rita.id, {"code": "FORBIDDEN"})]
+
+
 async def test_a_second_version_with_one_date_is_refused_and_nothing_changes(api: Api) -> None:
     at = (api.clock.now() + timedelta(days=1)).isoformat()
     await publish(api, effective_from=at)

@@ -13,6 +13,7 @@ GIVEN_AS_A_VARIABLE = {
     **dict.fromkeys(("external_refund", "external_refund_changed"), "store/observing.py"),
     "control_refused": "api/routes/controls.py",
     "approving_refused": "api/routes/access.py",
+    "policy_refused": "api/routes/policy.py",
     "delegation_refused": "api/routes/delegations.py",
 }
 
