@@ -211,11 +211,12 @@ async def close_all(connection: AsyncConnection, now: datetime, *, scope: str, a
     return len(rows)
 
 
-async def shown(connection: AsyncConnection) -> Sequence[dict[str, Any]]:
-    """Every breaker that is not closed, as the API shows it, the oldest first."""
+async def shown(connection: AsyncConnection, at: datetime) -> Sequence[dict[str, Any]]:
+    """Every breaker that is not closed, as the API shows it, the oldest first; how many it lets through is what the policy in force says of it."""
+    per_hour = {rule.name: rule.half_open_per_hour for rule in (await policies.in_force(connection, at)).policy.breakers}
     names = ("id", "name", "scope", "state", "since", "reason", "figures", "opened_at", "cool_until", "per_hour")
     rows = (await connection.execute(_OPEN.order_by(breakers.c.opened_at, breakers.c.id))).mappings()
-    return [{name: row[name] for name in names} for row in rows]
+    return [{name: row[name] for name in names} | {"per_hour": per_hour.get(row["name"], row["per_hour"])} for row in rows]
 
 
 async def by_state(connection: AsyncConnection) -> dict[str, int]:

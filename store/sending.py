@@ -4,6 +4,7 @@ So a month of approvals, or a stop that was lifted, goes out at the pace that is
 and looks again by itself then.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from refunds.clock import rfc3339
 from refunds.errors import Code
 from refunds.facts import LimitFacts
-from refunds.limits import Stage, first_refused, state, why
+from refunds.limits import Stage, first_refused, shown, state, why
 from refunds.money import Money
 from refunds.policy import Policy
 from refunds.policy.limits import LimitRule, standing
@@ -30,8 +31,9 @@ _HALF_OPEN_LOCK = Query(text(f"SELECT CAST(pg_advisory_xact_lock({0x425245414B})
 _LET_THROUGH = Query(
     text(
         """
-    SELECT b.name, b.scope, b.per_hour, t.used, t.oldest
+    SELECT b.name, b.scope, h.per_hour, t.used, t.oldest
       FROM breakers b
+      CROSS JOIN LATERAL (SELECT coalesce(CAST(CAST(:per_hour AS jsonb) ->> b.name AS integer), b.per_hour) AS per_hour) h
       CROSS JOIN LATERAL (
         SELECT count(*) AS used, min(u.taken_at) AS oldest FROM limit_uses u
          WHERE u.stage = 'sent' AND u.refund_id <> :refund AND u.taken_at >= b.since AND u.taken_at > :hour_ago
@@ -40,7 +42,7 @@ _LET_THROUGH = Query(
            AND CASE WHEN b.scope = 'everything' THEN true WHEN b.scope = 'agents' THEN u.by_agent
                     WHEN b.scope LIKE 'agent:%' THEN b.scope = 'agent:' || u.agent_id ELSE b.scope = 'processor:' || u.processor END
       ) t
-     WHERE b.state = 'half_open' AND t.used >= b.per_hour
+     WHERE b.state = 'half_open' AND t.used >= h.per_hour
        AND CASE WHEN b.scope = 'everything' THEN true WHEN b.scope = 'agents' THEN CAST(:by_agent AS boolean)
                 WHEN b.scope LIKE 'agent:%' THEN b.scope = 'agent:' || CAST(:agent AS text) ELSE b.scope = 'processor:' || CAST(:processor AS text) END
      ORDER BY t.oldest DESC, b.id
@@ -48,7 +50,8 @@ _LET_THROUGH = Query(
     """
     )
 )
-"""A half-open breaker that covers a refund and has let through as many as it may in an hour: also those that were refused, which is what it may have opened for."""
+"""A half-open breaker that covers a refund and has let through as many as it may in an hour: also those that were refused, which is what it may have opened for.
+How many the policy in force says now."""
 
 _AHEAD = Query(
     select(func.count().cast(Integer)).where(
@@ -94,6 +97,7 @@ async def room(connection: AsyncConnection, change: Change, revision: Row, *, pr
         if locking:
             await _HALF_OPEN_LOCK.ask(connection)
         given = {"by_agent": subject.by_agent, "agent": subject.agent, "processor": processor}
+        given |= {"per_hour": json.dumps({rule.name: rule.half_open_per_hour for rule in policy.breakers})}
         full = await _LET_THROUGH.ask(connection, refund=change.id, hour_ago=at - timedelta(hours=1), **given)
     if (refusal := _fits_late(policy, late, await limits.answered(connection, first, uses["worth"]))) is not None:
         return Room(uses, refusal, at if refusal[0] is Code.TERMS_EXPIRED else at + timedelta(seconds=pacing.LIMITED_S))
@@ -106,7 +110,7 @@ async def room(connection: AsyncConnection, change: Change, revision: Row, *, pr
         return Room(uses, (Code.LIMIT_EXCEEDED, why(limit, refused, policy.base)), looks_at)
     if (breaker := await full.first()) is not None:
         opens_at = breaker["oldest"] + timedelta(hours=1)
-        words = f"breaker {breaker['name']} is half-open: {breaker['per_hour']} refunds in one hour went; the next may go at {rfc3339(opens_at)}"
+        words = f"breaker {breaker['name']} is half-open: {shown(breaker['per_hour'], None)} in one hour went; the next may go at {rfc3339(opens_at)}"
         return Room(uses, (Code.BREAKER_OPEN, words), min(opens_at, at + timedelta(seconds=pacing.LIMITED_S)))
     if locking:
         await limits.tell_of_warnings(

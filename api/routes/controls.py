@@ -16,7 +16,7 @@ from api.erasure_list import check_replayed
 from refunds.errors import Code, RefundError
 from refunds.logs import logger
 from refunds.messages import Message
-from refunds.orders import CleanText, Strict
+from refunds.orders import CleanText, Said, Strict
 from refunds.people import PrincipalKind, Role
 from refunds.settings import Mode
 from store import breakers, controls, outbox, scopes
@@ -38,7 +38,7 @@ class ControlChange(Strict):
     )
     state: Literal["stopped", "running"] | None = None
     mode: Literal["live", "draft"] | None = None
-    reason: Annotated[CleanText, StringConstraints(max_length=500, strip_whitespace=True, pattern=r"\S")]
+    reason: Annotated[Said, StringConstraints(max_length=500)]
 
     @model_validator(mode="after")
     def _mode_is_of_everything(self) -> Self:
@@ -51,7 +51,7 @@ class ControlChange(Strict):
 async def show(call: TheCall) -> Response:
     """Who changed it last, when and why, and whose each stop is. Every role may see it: a stop explains what is held."""
     async with call.begin(*Role) as connection:
-        states, opened = await scopes.states(connection), await breakers.shown(connection)
+        states, opened = await scopes.states(connection), await breakers.shown(connection, call.services.database.clock.now())
     money = call.services.settings.refunds_mode is Mode.LIVE
     return presenting.answer({"moves_money": money, "controls": [_plain(state) for state in states], "breakers": opened})
 

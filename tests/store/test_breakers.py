@@ -44,7 +44,7 @@ async def judged(world: World) -> list[Moved]:
 
 async def states(world: World) -> list[tuple[str, str, str]]:
     async with world.api.begin() as connection:
-        return [(one["name"], one["scope"], one["state"]) for one in await breakers.shown(connection)]
+        return [(one["name"], one["scope"], one["state"]) for one in await breakers.shown(connection, world.clock.at)]
 
 
 async def resume(world: World, scope: str, actor: Actor) -> dict[str, Any]:
@@ -124,6 +124,25 @@ async def test_half_open_lets_exactly_as_many_through_however_many_come_at_once(
     opened = await asyncio.gather(*(world.submitting.open_attempt(one, state) for one, state in zip(seen, read, strict=True)))
 
     assert sum(isinstance(one, tuple) for one in opened) == 2
+
+
+async def test_half_open_lets_as_many_through_as_the_policy_says_now(world: World) -> None:
+    await world.policy(with_breakers(VOLUME))
+    ids = await shop(world, 9)
+    await sent(world, *ids[:3])
+    world.clock.advance(hours=20)
+    await sent(world, *ids[3:6])
+    await judged(world)
+    world.clock.advance(minutes=30)
+    await judged(world)
+    await world.policy(with_breakers(VOLUME.replace("half_open_per_hour: 2", "half_open_per_hour: 1")))
+
+    await sent(world, ids[6])
+    second = await world.kept(ids[7])
+
+    assert (second.code, "half-open: 1 refund in one hour went" in second.waits_for) == ("BREAKER_OPEN", True)
+    async with world.api.begin() as connection:
+        assert [one["per_hour"] for one in await breakers.shown(connection, world.clock.at)] == [1]
 
 
 async def test_half_open_counts_also_what_failed(world: World) -> None:
