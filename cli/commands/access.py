@@ -56,9 +56,8 @@ def approving(
     """Say what somebody may approve, or for whom an agent acts. It replaces what was said before: without --up-to there is no ceiling of their own."""
     ceilings = dict(_ceiling(one) for one in up_to or ())
     out = Output(as_json)
-    shown = ", ".join(f"{format_money(Money(amount, code))} ({code})" for code, amount in ceilings.items()) or "no ceiling of their own"
     out.say(
-        f"{who}: {shown}{', operates the reader of free text' if operates_classifier else ''}{f', acts for {acts_for}' if acts_for else ''}."
+        f"{who}: {_up_to(ceilings)}{', operates the reader of free text' if operates_classifier else ''}{f', acts for {acts_for}' if acts_for else ''}."
     )
     confirm(out, "Record this?", yes=yes)
     body: dict[str, Any] = {"approves_up_to": ceilings or None, "operates_classifier": operates_classifier, "owner": acts_for}
@@ -67,7 +66,19 @@ def approving(
     if as_json:
         out.json(answer)
     else:
-        out.fields([(name, answer.get(name)) for name in ("id", "kind", "handle", "approves_up_to", "operates_classifier", "owner_id")])
+        out.fields(
+            [
+                *((name, answer.get(name)) for name in ("id", "kind", "handle")),
+                ("approves up to", _up_to(answer.get("approves_up_to"))),
+                ("operates the reader of free text", answer.get("operates_classifier") or None),
+                ("acts for", answer.get("owner_id")),
+            ]
+        )
+
+
+def _up_to(ceilings: Mapping[str, int] | None) -> str:
+    told = ", ".join(f"{format_money(Money(amount, code))} ({code})" for code, amount in (ceilings or {}).items())
+    return told or "no ceiling of their own"
 
 
 def _ceiling(text: str) -> tuple[str, int]:

@@ -1,14 +1,12 @@
 """The right to decide, handed to another person for a while."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from cli.client import Api, segment
 from cli.options import Json, Yes, confirm, instant
 from cli.output import Output
-from cli.problems import Misused
-from refunds.people import Role
 
 delegations = typer.Typer(help="Who decides for whom, from when and until when.", no_args_is_help=True)
 
@@ -17,18 +15,16 @@ delegations = typer.Typer(help="Who decides for whom, from when and until when."
 def add(
     to: Annotated[str, typer.Argument(metavar="WHO", help="Who is to decide on your behalf: a handle or an id.")],
     until: Annotated[str, typer.Option("--until", metavar="TIME", help="RFC 3339; from that instant on it is over.")],
-    role: Annotated[Role, typer.Option("--role", help="Which of your own roles: reviewer or manager.")] = Role.REVIEWER,
+    role: Annotated[Literal["reviewer", "manager"], typer.Option("--role", help="Which of your own roles.")] = "reviewer",
     queue: Annotated[str | None, typer.Option("--queue", help="Only in this queue; in all by default.")] = None,
     since: Annotated[str | None, typer.Option("--from", metavar="TIME", help="RFC 3339; now by default.")] = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Hand your right to decide to somebody else. They decide in their own name, never more than you may, and hand nothing on."""
-    if role not in (Role.REVIEWER, Role.MANAGER):
-        raise Misused("--role is reviewer or manager.")
     out = Output(as_json)
-    body = {"to": to, "role": role.value, "queue": queue, "starts_at": instant(since, "--from"), "ends_at": instant(until, "--until")}
-    confirm(out, f"Let {to} decide on your behalf as {role.value} until {until}?", yes=yes)
+    body = {"to": to, "role": role, "queue": queue, "starts_at": instant(since, "--from"), "ends_at": instant(until, "--until")}
+    confirm(out, f"Let {to} decide on your behalf as {role} until {until}?", yes=yes)
     with Api() as api:
         answer = api.post("/v1/delegations", {name: value for name, value in body.items() if value is not None})
     _answer(out, answer)
@@ -46,6 +42,9 @@ def list_delegations(
     out = Output(as_json)
     if as_json:
         out.json(answer)
+        return
+    if not answer["delegations"]:
+        out.say("No delegation matches.")
         return
     columns = ("delegation", "from", "to", "role", "queue", "starts at", "ends at", "state")
     out.table(columns, [_row(one) for one in answer["delegations"]])

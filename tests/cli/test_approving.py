@@ -97,6 +97,10 @@ def test_a_delegation_is_made_listed_and_ended(api: FakeApi, refunds: Runner) ->
     assert made.err == "dlg_1: mia lets ravi decide as manager until 2026-03-05T10:00:00Z (in force).\n"
     assert "dlg_1" in listed.out and "in force" in listed.out
     assert "(ended)" in ended.err
+    api.on("GET", "/v1/delegations", (200, {"delegations": []}))
+    assert refunds("delegations", "list").err == "No delegation matches.\n"
+    assert refunds("delegations", "add", "ravi", "--role", "operator", "--until", "2026-03-05T10:00:00Z", "--yes").code == 2
+    assert len(api.sent("POST")) == 1
 
 
 def test_giving_it_to_somebody_or_to_nobody(api: FakeApi, refunds: Runner) -> None:
@@ -145,6 +149,7 @@ def test_what_somebody_may_approve_is_shown_back_in_words_and_sent_in_the_unit_o
     wrong = refunds("people", "approving", "rita", "--up-to", "500,00 USD", "--yes")
 
     assert ran.err == "rita: $500.00 (USD), ¥75,000 (JPY).\n"
+    assert "approves up to  $500.00 (USD), ¥75,000 (JPY)" in ran.out.splitlines()
     assert api.sent("PUT") == [
         ("/v1/people/pr_1/approving", {"approves_up_to": {"USD": 50000, "JPY": 75000}, "operates_classifier": False, "owner": None})
     ]
