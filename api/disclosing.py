@@ -20,7 +20,7 @@ VERSION = 1
 _log = logger(__name__)
 
 _OF_REFUND = (
-    *("id", "group_id", "status", "created_at", "status_since", "final_at", "requested_by", "agent_id", "channel"),
+    *("id", "group_id", "status", "created_at", "status_since", "final_at", "agent_id", "channel"),
     *("amount", "currency", "full", "reason", "reverse_transfer", "refund_application_fee", "details", "sources", "possible_duplicate_of"),
     *(
         "revision",
@@ -36,7 +36,7 @@ _OF_REFUND = (
         "ledger",
     ),
 )
-_OF_GROUP = ("id", "created_at", "requested_by", "amount", "currency", "full", "details", "allocation", "breakdown")
+_OF_GROUP = ("id", "created_at", "amount", "currency", "full", "details", "allocation", "breakdown")
 
 Page = Callable[[Connection, str, str], Awaitable[list[Row]]]
 

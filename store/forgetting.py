@@ -85,11 +85,14 @@ async def erasure_of(connection: AsyncConnection, *, customer_id: str | None = N
     return None if row is None else Forgotten(row["id"], row["customer_id"], row["forgotten_at"], {})
 
 
-async def forget(connection: AsyncConnection, clock: Clock, erasure: Erasure, *, actor: str, mark: bytes | None) -> Forgotten | None:
+async def forget(
+    connection: AsyncConnection, clock: Clock, erasure: Erasure, *, actor: str, mark: bytes | None, unless_open: bool = False
+) -> Forgotten | None:
     """Forget a customer by our surrogate; ``None`` when this database knows no such customer.
 
     Safe to call again: the first erasure stands, and what was written about the person since then goes, too. Refunds that are still under way go on without
-    what was written (:func:`check_may_be_forgotten` is for the caller who can wait). The lock of the customer comes last in the order of locks.
+    what was written; with ``unless_open`` it is refused because of them, as :func:`check_may_be_forgotten` does, and by now none can come after it was looked.
+    The lock of the customer comes last in the order of locks.
     """
     await connection.execute(_ids_of(refunds, erasure.customer).with_for_update(key_share=True))
     await connection.execute(_ids_of(orders, erasure.customer).with_for_update(key_share=True))
@@ -97,6 +100,8 @@ async def forget(connection: AsyncConnection, clock: Clock, erasure: Erasure, *,
     customer = (await connection.execute(select(customers).where(customers.c.id == erasure.customer).with_for_update())).mappings().first()
     if customer is None:
         return None
+    if unless_open:
+        await check_may_be_forgotten(connection, erasure.customer)
     earlier = await erasure_of(connection, customer_id=erasure.customer)
     removed = await _remove(connection, erasure.customer, known=customer["forgotten_at"] is None, at=erasure.at)
     if earlier is None:

@@ -49,7 +49,7 @@ async def forget(customer_id: str, call: TheCall) -> Response:
     if not earlier:
         await erasure_list.write_down(call.services.erasures, erasure, keys.erasures())
     async with call.begin(Role.OPERATOR) as connection:
-        done = await forgetting.forget(connection, clock, erasure, actor=call.actor.principal_id, mark=tombstone)
+        done = await forgetting.forget(connection, clock, erasure, actor=call.actor.principal_id, mark=tombstone, unless_open=not earlier)
     if done is None:
         raise RefundError(Code.CUSTOMER_NOT_FOUND)
     return presenting.answer(erasure_view(done, listed=listed))

@@ -63,12 +63,13 @@ async def test_it_holds_everything_of_the_person_and_nothing_of_another(api: Api
 
 async def test_colleagues_stand_in_it_by_their_roles_only(api: Api) -> None:
     order = await api.order()
-    view = await api.in_review(order)
+    view = await api.in_review(order, requested_by="Gwendolyn")
     body = {"verdict": "deny", "terms_hash": view["terms_hash"], "note": "not ours"}
     assert (await api.call("POST", f"/v1/refunds/{view['id']}/decisions", await api.reviewer("Rosalind"), body)).is_success
 
     found = await exported(api, order["customer_id"])
 
+    assert "Gwendolyn" not in json.dumps(found), "who of the merchant's asked"
     assert "Rosalind" not in json.dumps(found) and api.callers["Rosalind"].id not in json.dumps(found)
     assert [decision["role"] for decision in found["refunds"][0]["decisions"]][-1] == "reviewer"
     assert "not ours" in str(found["refunds"][0]["texts"])

@@ -118,7 +118,7 @@ async def test_a_process_that_dies_around_the_commit_leaves_it_on_the_list(api: 
     assert done == {repeated.json()["customer"]}, "what was done is on the list"
 
 
-async def test_a_refund_that_is_asked_for_between_the_line_and_the_commit_is_not_lost(api: Api, listed: Path) -> None:
+async def test_a_refund_that_is_asked_for_between_the_line_and_the_commit_keeps_its_words(api: Api, listed: Path) -> None:
     order = await api.order()
     await withdrawn(api, order)
     refund: list[str] = []
@@ -129,13 +129,17 @@ async def test_a_refund_that_is_asked_for_between_the_line_and_the_commit_is_not
             refund[0] = await api.received(order, agent_reasoning=MARK)
 
     with points.watched_by(asks):
-        answer = await forget(api, order["customer_id"])
+        refused = await forget(api, order["customer_id"])
 
-    assert answer.status_code == 200, answer.text
+    assert (refused.status_code, refused.json()["code"]) == (409, "CUSTOMER_HAS_OPEN_REFUNDS")
+    assert [one["id"] for one in refused.json()["refunds"]] == refund
     view = (await api.call("GET", f"/v1/refunds/{refund[0]}", await api.reviewer())).json()
-    assert (view["status"], view["texts"], view["customer_id"]) == ("received", {}, None)
-    await api.quote(refund[0])
-    assert (await api.call("GET", f"/v1/refunds/{refund[0]}", await api.reviewer())).json()["status"] == "awaiting_review"
+    assert (view["status"], view["texts"], view["customer_id"]) == ("received", {"agent_reasoning": MARK}, order["customer_id"])
+    assert (len(written(listed)), await api.count("erasures")) == (1, 0), "it stands on the list as asked for, and was not done"
+    assert (await api.call("POST", f"/v1/refunds/{refund[0]}/withdrawal", await api.shop(), {})).is_success
+    again = await forget(api, order["customer_id"])
+    assert (again.status_code, again.json()["removed"]["keys"]) == (200, 1)
+    assert [read_line(line, signing(api)).customer for line in written(listed)] == [again.json()["customer"]] * 2
 
 
 # --- gone through after a restore
