@@ -5,9 +5,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import DateTime, Text, and_, bindparam, cast, func, literal_column, select, text
+from sqlalchemy import DateTime, Text, and_, bindparam, case, cast, false, func, literal_column, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.status import Status
 from store.db import Database
 from store.sql import Query
 from store.tables import refunds, revisions
@@ -49,9 +50,14 @@ _IN_PERIOD = (
     (refunds.c.created_at >= _since) | _since.is_(None),
     refunds.c.created_at < bindparam("until"),
 )
-_DENIED_OTHERWISE = and_(
-    revisions.c.decision["outcome"].astext == literal_column("'deny'"),
-    ~func.jsonb_path_exists(revisions.c.decision, literal_column("""'$.checks[*] ? (@.result == "deny")'::jsonpath""")),
+_DENIED_OTHERWISE = case(
+    # A large column is read only of what was denied at once, which stays denied.
+    (
+        and_(refunds.c.status == literal_column(f"'{Status.DENIED}'"), refunds.c.revision == literal_column(str(FIRST))),
+        ~func.jsonb_path_exists(revisions.c.decision, literal_column("""'$.checks[*] ? (@.result == "deny")'::jsonpath"""))
+        & (revisions.c.decision["outcome"].astext == literal_column("'deny'")),
+    ),
+    else_=false(),
 )
 """Denied, and by no check: what the facts alone would not deny again, under whichever policy."""
 
