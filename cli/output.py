@@ -10,10 +10,10 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -33,10 +33,14 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 def clean(value: Any) -> str:
     """A value as one line of text that cannot move the cursor or reorder what stands beside it; an absent one is ``-``."""
-    if value is None or value == "":
+    if value is None or value in ("", [], {}, ()):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{clean(name)} {clean(inner)}" for name, inner in cast("Mapping[Any, Any]", value).items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(clean, cast("Sequence[Any]", value)))
     return " ".join(_UNSAFE.sub("\ufffd", str(value)).split())
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from cli.demo import table
 from cli.demo.board import End, Row
-from cli.output import Output
+from cli.output import Output, clean
 from tests.cli.conftest import FakeApi, Runner, refund
 
 WIDTH = 80
@@ -128,3 +128,17 @@ def test_the_demos_tables_keep_ids_whole(capsys: pytest.CaptureFixture[str], fin
     for lines in (moving, over):
         assert now["id"] in " ".join(lines).split() and max(map(len, lines)) <= WIDTH
     assert len(moving) == 3 and now["status"] in moving[1]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (["a", None, True], "a, -, yes"),
+        ({"USD": 5, "of": ["x\ny", "z"]}, "USD 5, of x y, z"),
+        ([], "-"),
+        ({}, "-"),
+        ("\x1b[2J", "\ufffd[2J"),
+    ],
+)
+def test_whatever_an_answer_holds_is_one_line_for_people(value: Any, told: str) -> None:
+    assert clean(value) == told
