@@ -153,7 +153,7 @@ class Steps:
                 if void or not await requoting.no_news(connection, change, revision, again, state):
                     await quoting.quote(connection, self.settings, change, again, state, before=revision, by_itself=True)
                     return await self._saved(connection, change)
-                if await self._limited(connection, change, payment):
+                if await self._limited(connection, change, payment, judged=True):
                     return await self._saved(connection, change)
             change.put(wake_at=None, slot_at=None, detail=None)
             change.move(Event.APPROVE, revision=change["revision"], terms_hash=change["terms_hash"])
@@ -173,8 +173,7 @@ class Steps:
             return True
         if change["code"] == Code.TERMS_EXPIRED:
             return False  # nothing kept it back; it only had to be judged again
-        # What has to be judged anew is, before it waits for a limit: whatever it waits for afterwards says nothing about its terms.
-        if change["code"] in requoting.MOMENTARY and await self._limited(connection, change, payment):
+        if await self._limited(connection, change, payment, judged=change["code"] in requoting.MOMENTARY):
             return True
         slot = change["slot_at"]
         if slot is None:
@@ -185,13 +184,18 @@ class Steps:
             return True
         return False
 
-    async def _limited(self, connection: AsyncConnection, change: Change, payment: Row) -> bool:
-        """Whether a limit over time, or a breaker that is half-open, has no room for it yet: then it says so and looks again when there may be."""
+    async def _limited(self, connection: AsyncConnection, change: Change, payment: Row, *, judged: bool) -> bool:
+        """Whether a limit over time, or a breaker that is half-open, has no room for it yet: then it says so and looks again when there may be.
+
+        What still has to be ``judged`` anew is, before it waits for a limit: that it waits for one says nothing about its terms, and is no reason to judge them.
+        """
         revision = await revision_of(connection, change.id, change["revision"])
         limited = await room(connection, change, revision, processor=payment["processor"], locking=False)
         if limited.refusal is None:
             return False
         code, why = limited.refusal
+        if code is Code.LIMIT_EXCEEDED and not judged:
+            return False
         if change["code"] != code:
             change.note("held_for_another_reason", code=code.value)
         change.put(code=code.value, detail=why, slot_at=None)

@@ -76,6 +76,8 @@ async def test_a_breaker_opens_holds_lets_a_few_through_and_an_operator_closes_i
     waiting = await world.kept(ids[9])
     assert (waiting.status, waiting.code) == ("held", "BREAKER_OPEN")
     assert "half-open" in world.row(ids[9])["detail"]
+    looked = await world.steps.resume_held(ids[6])
+    assert (looked.status, looked.code, looked.needs) == ("held", "BREAKER_OPEN", ""), "its payment is read when it may go"
     world.clock.advance(minutes=59)
     await sent(world, ids[10])
 
