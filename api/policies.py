@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
 from api.schemas import Shape, Who
 from refunds.errors import Code
-from refunds.orders import CleanText, Instant, Strict
+from refunds.orders import Instant, Said, Strict
 from refunds.policy import LARGEST_BYTES, Policy, PolicyError, Problem
 from refunds.policy.positions import read
 
@@ -22,7 +22,7 @@ class NewVersion(Strict):
 
     source: Source
     effective_from: Instant | None = None
-    note: Annotated[CleanText, StringConstraints(max_length=500, strip_whitespace=True, pattern=r"\S")]
+    note: Annotated[Said, StringConstraints(max_length=500)]
 
 
 class NewSimulation(Strict):

@@ -16,6 +16,7 @@ from starlette.routing import Match
 from refunds.errors import CATALOGUE, Code, RefundError
 from refunds.logs import logger
 from refunds.naming import shown_name
+from refunds.wording import in_words
 from store.sealing import Unreadable
 
 MEDIA_TYPE = "application/problem+json"
@@ -51,7 +52,7 @@ def invalid(error: ValidationError | RequestValidationError, *, skip: int = 0, f
         code = Code.UNKNOWN_FIELD if one["type"] in _UNKNOWN_FIELD_TYPES else _OF_THE_DOMAIN.get(one["type"], Code.INVALID_FIELD)
         if code.value == one["type"]:  # a check of the domain with a code of its own, which says which part of its object it is about
             field = ".".join(part for part in (field, one.get("ctx", {})["field"]) if part)
-        detail = "This field is not known here." if code is Code.UNKNOWN_FIELD else one["msg"].removeprefix("Value error, ")
+        detail = "This field is not known here." if code is Code.UNKNOWN_FIELD else in_words(one["type"], one["msg"], one.get("ctx", {}))
         start = detail.split(maxsplit=1)[0].rstrip(":") if detail else ""
         if not field and start.split(".")[0] in fields:
             field = start

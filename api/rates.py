@@ -7,7 +7,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
 
 from api.schemas import Shape, Who
 from refunds.money import CURRENCIES
-from refunds.orders import CleanText, CurrencyCode, Instant, Strict
+from refunds.orders import CurrencyCode, Instant, Said, Strict
 from refunds.policy import Policy
 from refunds.rates import Rate, RecordedRate, base_currency
 from store.sql import Row
@@ -23,7 +23,7 @@ class NewRate(Strict):
 
     currency: CurrencyCode
     rate: Annotated[str, StringConstraints(min_length=1, max_length=40)]
-    source: Annotated[CleanText, StringConstraints(max_length=200, strip_whitespace=True, pattern=r"\S")]
+    source: Annotated[Said, StringConstraints(max_length=200)]
     base: BaseCode | None = None
     effective_at: Instant | None = None
 

@@ -1,6 +1,7 @@
 """The merchant's order, as it is sent to us: customer, times, lines, tax, shipping and how it was paid."""
 
 import re
+import unicodedata
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal, Self
@@ -18,6 +19,12 @@ from refunds.processor import STRIPE
 def _no_control_characters(text: str) -> str:
     if re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", text):
         raise ValueError("control characters such as NUL are not taken")
+    return text
+
+
+def _visible(text: str) -> str:
+    if all(unicodedata.category(character)[0] in "ZC" for character in text):
+        raise ValueError("it is blank: write it out")
     return text
 
 
@@ -45,7 +52,12 @@ def _known_currency(code: str) -> str:
 CleanText = Annotated[str, AfterValidator(_no_control_characters)]
 """Text without control characters (tab, line feed and carriage return are text)."""
 
-ShortText = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True), AfterValidator(_no_control_characters)]
+Said = Annotated[
+    str, StringConstraints(min_length=1, strip_whitespace=True), AfterValidator(_no_control_characters), AfterValidator(_visible)
+]
+"""Words that somebody wrote for others to read: something of them can be seen. The users say how long they may be."""
+
+ShortText = Annotated[Said, StringConstraints(max_length=200)]
 """A name or a few words: not only blanks."""
 
 

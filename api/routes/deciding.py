@@ -17,7 +17,7 @@ from api.scoping import parse_asked
 from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, is_id
 from refunds.messages import Message, Outcome
-from refunds.orders import CleanText, Strict
+from refunds.orders import CleanText, Said, Strict
 from refunds.payment_ids import TOLD_BY_ITSELF
 from refunds.people import PrincipalKind, Role
 from refunds.requests import PersonName, RevisionRequest
@@ -57,7 +57,7 @@ class LegSettlement(Strict):
 
     outcome: Literal["reversed", "not_reversed"]
     reversal_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,100}$")] | None = None
-    evidence: Annotated[CleanText, StringConstraints(max_length=5_000, strip_whitespace=True, pattern=r"\S")]
+    evidence: Annotated[Said, StringConstraints(max_length=5_000)]
 
 
 class Withdrawal(Strict):
@@ -71,7 +71,7 @@ class Settlement(Strict):
 
     outcome: Literal["refunded", "not_refunded"]
     processor_refund_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,100}$")] | None = None
-    evidence: Annotated[CleanText, StringConstraints(max_length=5_000, strip_whitespace=True, pattern=r"\S")]
+    evidence: Annotated[Said, StringConstraints(max_length=5_000)]
 
 
 DECISION_CODES = (

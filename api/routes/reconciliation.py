@@ -22,7 +22,7 @@ from refunds.clock import parse_rfc3339, rfc3339
 from refunds.discrepancies import Kind, Standing
 from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, is_id
-from refunds.orders import CleanText, ExternalId, Instant, Strict
+from refunds.orders import ExternalId, Instant, Said, Strict
 from refunds.people import Role
 from refunds.processor import STRIPE
 from store import judging, reconciling, restoring
@@ -34,7 +34,7 @@ READS = (Role.OPERATOR, Role.AUDITOR)
 _RUNS = 10
 _ROWS_AT_ONCE = 500
 _CSV = "text/csv"
-Words = Annotated[CleanText, StringConstraints(max_length=2_000, strip_whitespace=True, pattern=r"\S")]
+Words = Annotated[Said, StringConstraints(max_length=2_000)]
 
 
 class ListQuery(BaseModel):
@@ -75,7 +75,7 @@ class Judgement(Strict):
 class Restored(Strict):
     """Why the database may have forgotten something: what was restored, and to which moment."""
 
-    reason: Annotated[CleanText, StringConstraints(max_length=500, strip_whitespace=True, pattern=r"\S")]
+    reason: Annotated[Said, StringConstraints(max_length=500)]
 
 
 @router.get(

@@ -13,14 +13,14 @@ from api.contract import errors, takes
 from api.routes.delegations import QueueName
 from api.schemas import RefundView
 from refunds.errors import Code
-from refunds.orders import CleanText, Strict
+from refunds.orders import CleanText, Said, Strict
 from refunds.people import Role
 from refunds.requests import PersonName
 from store import assigning, evidence, notes, views
 
 router = APIRouter(prefix="/v1/refunds/{refund_id}", tags=["decisions"])
 
-Why = Annotated[CleanText, StringConstraints(max_length=5_000, strip_whitespace=True, pattern=r"\S")]
+Why = Annotated[Said, StringConstraints(max_length=5_000)]
 
 
 class Assignment(Strict):
@@ -46,8 +46,8 @@ class Evidence(Strict):
     """Evidence of a kind that the policy names: a `statement`, or a `reference` to where it is kept with the `digest` (SHA-256, hex) of what is there."""
 
     kind: Annotated[CleanText, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
-    statement: Annotated[CleanText, StringConstraints(max_length=20_000, strip_whitespace=True, pattern=r"\S")] | None = None
-    reference: Annotated[CleanText, StringConstraints(max_length=2_000, strip_whitespace=True, pattern=r"\S")] | None = None
+    statement: Annotated[Said, StringConstraints(max_length=20_000)] | None = None
+    reference: Annotated[Said, StringConstraints(max_length=2_000)] | None = None
     digest: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")] | None = None
 
     @model_validator(mode="after")

@@ -20,6 +20,7 @@ from refunds.errors import CATALOGUE, Code
 from refunds.orders import Order
 from refunds.people import Role
 from refunds.requests import RefundRequest, Ticket
+from refunds.wording import PATTERNS
 from tests.api.conftest import Api
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +52,29 @@ def _references(value: Any) -> list[str]:
         own = [value["$ref"].removeprefix("#/components/schemas/")] if isinstance(value.get("$ref"), str) else []
         return own + [name for item in value.values() for name in _references(item)]
     return [name for item in value for name in _references(item)] if isinstance(value, list) else []
+
+
+async def test_every_form_that_a_body_asks_for_has_words(shared_api: Api) -> None:
+    """So that nobody has to read a regular expression to correct what they sent."""
+    schemas = (await shared_api.http.get("/openapi.json")).json()
+    bodies = [call["requestBody"] for methods in schemas["paths"].values() for call in methods.values() if "requestBody" in call]
+    seen: set[str] = set()
+    todo = set(_references(bodies))
+    while todo:
+        name = todo.pop()
+        seen.add(name)
+        todo |= set(_references(schemas["components"]["schemas"][name])) - seen
+    forms = {form for name in seen for form in _patterns(schemas["components"]["schemas"][name])}
+
+    assert len(forms) >= 5
+    assert forms - set(PATTERNS) == {"^event$", "^evt_[A-Za-z0-9_]{1,250}$"}, "an event is the processor's, and nobody corrects it"
+
+
+def _patterns(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        own = [value["pattern"]] if isinstance(value.get("pattern"), str) else []
+        return own + [form for item in value.values() for form in _patterns(item)]
+    return [form for item in value for form in _patterns(item)] if isinstance(value, list) else []
 
 
 async def test_the_docs_page_is_served(shared_api: Api) -> None:
