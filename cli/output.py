@@ -105,8 +105,9 @@ class Output:
                     sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
             return
         if not fits(columns, texts, self._out.width, fold=fold):
-            with _whole():
-                self._out.print(records(columns, texts, self._out.width), soft_wrap=True)
+            if texts:
+                with _whole():
+                    self._out.print(records(columns, texts, self._out.width), soft_wrap=True)
             return
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in columns:

@@ -41,7 +41,7 @@ def config(as_json: Json = False) -> None:
     if as_json:
         out.json(masked)
     else:
-        out.fields([(name.upper(), value) for name, value in masked.items()])
+        out.fields([(name.upper(), "not set" if value in (None, "None", "") else value) for name, value in masked.items()])
 
 
 def migrate() -> None:

@@ -130,6 +130,14 @@ def test_the_demos_tables_keep_ids_whole(capsys: pytest.CaptureFixture[str], fin
     assert len(moving) == 3 and now["status"] in moving[1]
 
 
+def test_a_list_of_nothing_leaves_no_empty_line(api: FakeApi, refunds: Runner) -> None:
+    api.on("GET", "/v1/reconciliation", (200, {"discrepancies": [], "next_cursor": None}))
+
+    ran = refunds("discrepancies", "list")
+
+    assert (ran.out, ran.err.strip()) == ("", "No discrepancy matches.")
+
+
 @pytest.mark.parametrize(
     ("value", "told"),
     [

@@ -199,6 +199,8 @@ def test_config_masks_secrets(refunds: Runner, monkeypatch: pytest.MonkeyPatch) 
     ran = refunds("config")
 
     assert ran.code == 0 and "sk_test_abcdef" not in ran.out and "********" in ran.out
+    told = dict(line.split(maxsplit=1) for line in ran.out.splitlines())
+    assert (told["STRIPE_API_BASE"], told["REFUNDS_MODE"]) == ("not set", "test") and "None" not in ran.out
 
 
 def test_config_names_the_contradiction(refunds: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
