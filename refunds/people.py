@@ -57,8 +57,9 @@ class Actor:
     def is_named(self, text: str) -> bool:
         """Tell whether a name somebody wrote, such as ``requested_by``, means this principal: by id, handle or name, however it is spelt.
 
-        Compared without regard to case, width, accents, doubled blanks, what stands around a word (``Rita.``, ``"Rita"``), invisible characters, letters of
-        other alphabets that look like Latin ones, a leading ``@`` and a mail domain: rather one colleague too many asked than one who approves a wish of their own.
+        Compared without regard to case, width, accents, doubled blanks, what stands around a word (``Rita.``) or joins two (``rita.jones``), invisible
+        characters, letters of other alphabets that look like Latin ones, a leading ``@`` and a mail domain: rather one colleague too many asked than one who
+        approves a wish of their own.
         """
         wanted = _spellings(text)
         return any(wanted & _spellings(own) for own in (self.principal_id, self.handle, self.name))
@@ -72,7 +73,9 @@ def _spellings(text: str) -> set[str]:
 
 
 def _words(text: str) -> str:
-    """The words of a name without the points, quotes and dashes around them; they are no part of who it is."""
+    """The words of a name without the points, quotes and dashes around them; they are no part of who it is. Addresses and handles join the words of a name by
+    points, dashes and underscores: ``rita.jones`` is Rita Jones."""
+    text = text.translate(_JOINTS)
     around = "".join({c for c in text if not c.isalnum()})
     return " ".join(word for word in (one.strip(around) for one in text.split()) if word)
 
@@ -117,6 +120,9 @@ _LOOKS_LIKE = dict(
     )
 )
 """Small letters that look like Latin ones, or whose capitals do: the common ones of https://www.unicode.org/Public/security/latest/confusables.txt."""
+
+
+_JOINTS = str.maketrans("._-", "   ")
 
 
 def _invisible(character: str) -> bool:

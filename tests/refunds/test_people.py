@@ -21,6 +21,8 @@ RITA = Actor("pr_1", "rita", "Rita of the tests", PrincipalKind.PERSON)
             "rita of  the – tests",
             "@rita!",
             "<rita@tests.example>",
+            "rita.of.the.tests",
+            "Rita_of-the_tests@tests.example",
         ),
         *(
             "rit\u0430",
