@@ -7,12 +7,15 @@ from typing import Any, cast
 
 from refunds.clock import rfc3339
 from refunds.money import Money, format_money
+from refunds.people import Role
 from refunds.policy import breakers, cost, exceptions, limits, patterns, reach, rules
 from refunds.policy.model import Ladder, Policy, ReviewRole
 from refunds.policy.positions import Path
 from refunds.policy.uniting import AND
 
 Told = tuple[Path, str, str]
+
+SHORTEST_TERMS_S = 60
 
 MOST_WAYS = 1_000
 """In so many ways somebody may be a specialist of all ladders at once: the product of how many each names."""
@@ -54,6 +57,8 @@ def over_by(policy: Policy, effective_from: datetime) -> Iterator[Told]:
 
 
 def _ceilings(policy: Policy) -> Iterator[Told]:
+    if policy.terms_valid_for < SHORTEST_TERMS_S:
+        yield ("terms_valid_for",), "terms would lapse before anything could be sent", "Write at least 1m."
     if not policy.currencies:
         yield ("currencies",), "no currency is named", "Name at least one with its ceilings, or nothing could go without a manager."
     for code, c in policy.currencies.items():
@@ -110,7 +115,7 @@ def _ladders(policy: Policy) -> Iterator[Told]:
         for at, one in enumerate(ladder.specialists):
             if AND in one:
                 yield ("review", name, "specialists", at), f"{one!r} would be read as several", "Name one handle or role each."
-            elif one in ladder.specialists[:at]:
+            elif one.casefold() in {other.casefold() for other in ladder.specialists[:at]}:
                 yield ("review", name, "specialists", at), f"{one} is there twice", "Name each once."
 
 
@@ -155,6 +160,16 @@ def _coverage(policy: Policy) -> Iterator[Told]:
     reasons = policy.reasons
     if not reasons.accepted and reasons.not_given == "deny":
         yield ("reasons",), "no reason is accepted and none may be missing, so everything would be refused", "Accept at least one reason."
+    listed: list[tuple[Path, tuple[str, ...]]] = [
+        (("reasons", "accepted"), reasons.accepted),
+        (("channels", "accepted"), policy.channels.accepted),
+        (("fraud", "risk_levels_accepted"), policy.fraud.risk_levels_accepted),
+        *((("reasons", "evidence", reason), kinds) for reason, kinds in reasons.evidence.items()),
+    ]
+    for path, names in listed:
+        for at, name in enumerate(names):
+            if name in names[:at]:
+                yield (*path, at), f"{name} is there twice", "Name it once."
     for reason in reasons.evidence:
         if reason not in reasons.accepted and reasons.any_other == "deny":
             yield ("reasons", "evidence", reason), "this reason is denied, so nothing is proved", "Accept the reason, or remove this."
@@ -232,9 +247,14 @@ def _exceptions(policy: Policy) -> Iterator[Told]:
 
 
 def _specialists(policy: Policy) -> Iterator[Told]:
-    """Ladders are united by everybody who is one of each, so that so many ways to be it are worked out with every quote that several ladders judge."""
-    ways = 1
+    """Fewer specialists than must approve, and too many: ladders are united by everybody who is one of each, worked out with every quote."""
+    ways, two = 1, any(ceilings.two_people_above is not None for ceilings in policy.currencies.values())
     for name, ladder in policy.review.items():
+        people = 2 if two and name == policy.tiers.high_impact.ladder else ladder.people
+        named = {one.casefold() for one in ladder.specialists}
+        if named and not named & set(Role) and len(named) < people:
+            what = f"{people} people must approve, and only {' and '.join(ladder.specialists)} may"
+            yield ("review", name, "specialists"), what, "Name one more person, or a role."
         before, ways = ways, ways * max(len(ladder.specialists), 1)
         if before <= MOST_WAYS < ways:
             what = f"from here on there are more than {MOST_WAYS} ways to be a specialist of every ladder at once"

@@ -41,8 +41,15 @@ _NUMBERS = re.compile(
     r"\.(?:amount|amount_today|total|captured|capturable|remaining|refunds_made|orders|refunds|refunds_week|\w+_percent|\w+_days)$"
 )
 _MOST = {"reading.confidence": 100, "time.hour": 23}
-_PART = re.compile(r"([a-z]+\.[a-z_]+) ?(==|!=|<=|>=|<|>) ?(-?\d+|\"[^\"\\]*\"|'[^'\\]*')")
-_WORD = re.compile(r"([a-z]+\.[a-z_]+)\s*(?:==|!=)\s*(?:\"([^\"\\]*)\"|'([^'\\]*)')")
+_FACT = r"([a-z]+\.[a-z_]+)"
+_SIGN = r"(==|!=|<=|>=|<|>)"
+_LITERAL = r"(-?\d+(?:\.\d+)?u?\b|\"[^\"\\]*\"|'[^'\\]*'|\btrue\b|\bfalse\b)"
+_PART = re.compile(rf"{_FACT} ?{_SIGN} ?{_LITERAL}")
+_TURNED = re.compile(rf"{_LITERAL} ?{_SIGN} ?{_FACT}")
+_COMPARED = re.compile(rf"(?<![.\w]){_FACT}\s*{_SIGN}\s*{_LITERAL}")
+_COMPARED_TURNED = re.compile(rf"{_LITERAL}\s*{_SIGN}\s*{_FACT}(?![.\w\[(])")
+_LISTED = re.compile(rf"(?<![.\w]){_FACT}\s+in\s+\[([^\[\]]*)\]")
+_OTHER_WAY = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _CATEGORY = re.compile(r"order\.categories\.exists\((\w+), ?\1 ?== ?(?:\"([^\"\\]*)\"|'([^'\\]*)')\)")
 
 
@@ -61,6 +68,11 @@ class _Bounds:
         if sign in ("<", "<=", "=="):
             most = number - (sign == "<")
             self.most = most if self.most is None else min(self.most, most)
+
+    @property
+    def everything(self) -> bool:
+        """Whether that is every amount there is."""
+        return not self.word and self.most is None and self.least is not None and self.least <= 1
 
     @property
     def nothing(self) -> bool:
@@ -92,13 +104,42 @@ def _never(rule: Rule) -> Iterator[tuple[str, str]]:
             answer = f"can never be judged ({error})"
         yield f"it looks at no fact, so it {answer}", "Compare a fact, or remove the rule."
         return
-    for fact, *word in _WORD.findall(rule.when):
-        known, said = WORDS.get(fact), "".join(word)
-        if known is not None and said not in known:
-            yield f"{fact} is never {said!r}", f"Use one of: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}."
-    for fact, bounds in _bounds(rule.when).items():
+    for fact, literal in _compared(rule.when):
+        known, kind = WORDS.get(fact), _kind(fact)
+        if kind is not None and _written_as(literal) != kind:
+            yield f"{fact} is {kind} and is compared with {_written_as(literal)}", f"Compare it with {kind}."
+        elif known is not None and literal[1:-1] not in known:
+            yield f"{fact} is never {literal[1:-1]!r}", f"Use one of: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}."
+    bounds_of = _bounds(rule.when)
+    if rule.then == "deny" and len(_parts(rule.when)) == 1 and "request.amount" in bounds_of and bounds_of["request.amount"].everything:
+        yield "it denies every refund", "Narrow it, or stop refunds instead: refunds stop --reason WHY."
+    for fact, bounds in bounds_of.items():
         if bounds.nothing:
             yield f"{fact} can never be all that it asks", "Correct the numbers or words, or remove the rule."
+
+
+def _compared(condition: str) -> Iterator[tuple[str, str]]:
+    """Every fact of which a condition says that it is, or is not, or is among, something written out: with what is written, in the order of the text."""
+    blank = cost.blanked(condition)
+    found = [(m.start(), m[1], m[3]) for m in _COMPARED.finditer(condition)]
+    found += [(m.start(3), m[3], m[1]) for m in _COMPARED_TURNED.finditer(condition)]
+    for listed in _LISTED.finditer(condition):
+        found += [(listed.start(), listed[1], one) for one in re.findall(_LITERAL, listed[2])]
+    yield from ((fact, literal) for at, fact, literal in sorted(set(found)) if not blank[at].isspace())
+
+
+def _kind(fact: str) -> str | None:
+    """What a fact is, in words; ``None`` where it is no single number, text or truth."""
+    group, _, name = fact.partition(".")
+    hint = rules.KINDS.get(group, {}).get(name)
+    return None if hint is None else _NUMBER if hint is int else _TRUTH if hint is bool else _TEXT
+
+
+_NUMBER, _TRUTH, _TEXT = "a number", "true or false", "a text"
+
+
+def _written_as(literal: str) -> str:
+    return _TEXT if literal[0] in "\"'" else _TRUTH if literal in ("true", "false") else _NUMBER
 
 
 def _refused_already(policy: Policy, rule: Rule) -> Iterator[tuple[str, str]]:
@@ -171,15 +212,17 @@ def _bounds(condition: str) -> dict[str, _Bounds]:
     """What the parts of a condition leave of each fact that they compare with a number or a word."""
     found: dict[str, _Bounds] = {}
     for part in _parts(condition):
-        compared = _PART.fullmatch(part)
-        if compared is None:
+        if (compared := _PART.fullmatch(part)) is not None:
+            fact, sign, value = compared.groups()
+        elif (compared := _TURNED.fullmatch(part)) is not None:
+            value, sign, fact = compared[1], _OTHER_WAY[compared[2]], compared[3]
+        else:
             continue
-        fact, sign, value = compared.groups()
         bounds = found.setdefault(fact, _Bounds(0 if _NUMBERS.search(fact) or fact in _MOST else None, _MOST.get(fact)))
-        if value[0] not in "\"'":
+        if value[0] in "\"'":
+            bounds.word.update({value[1:-1]} if sign == "==" else ())
+        elif value.removeprefix("-").isdigit():
             bounds.narrow(sign, int(value))
-        elif sign == "==":
-            bounds.word.add(value[1:-1])
     return found
 
 

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import lru_cache
-from typing import Any, cast
+from types import NoneType
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 import cel
 
@@ -28,22 +29,37 @@ from refunds.facts import (
 )
 from refunds.policy import cost
 
-FACTS: dict[str, frozenset[str]] = {
-    name: frozenset(f.name for f in fields(kind))
-    for name, kind in (
-        ("request", RequestFacts),
-        ("order", OrderFacts),
-        ("payment", PaymentFacts),
-        ("customer", CustomerFacts),
-        ("base", BaseFacts),
-        ("requester", RequesterFacts),
-        ("agent", AgentFacts),
-        ("time", TimeFacts),
-        ("reading", ReadingFacts),
-        ("lines", LineFacts),
-    )
+_GROUPS: dict[str, type[Any]] = {
+    "request": RequestFacts,
+    "order": OrderFacts,
+    "payment": PaymentFacts,
+    "customer": CustomerFacts,
+    "base": BaseFacts,
+    "requester": RequesterFacts,
+    "agent": AgentFacts,
+    "time": TimeFacts,
+    "reading": ReadingFacts,
+    "lines": LineFacts,
 }
+
+
+def _single(hint: Any) -> type | None:
+    """What a condition sees of a fact with this type, where it is no list; one that may be missing is what it is otherwise."""
+    kinds = [one for one in get_args(hint) or (hint,) if one is not NoneType]
+    if get_origin(hint) is tuple or len(kinds) != 1:
+        return None
+    return kinds[0] if kinds[0] in (int, bool) else str
+
+
+FACTS: dict[str, frozenset[str]] = {name: frozenset(f.name for f in fields(kind)) for name, kind in _GROUPS.items()}
 """Every group of facts and the names in it; ``lines`` is a list whose members have them."""
+
+KINDS: dict[str, dict[str, type]] = {
+    group: {name: kind for name, hint in get_type_hints(of).items() if (kind := _single(hint)) is not None}
+    for group, of in _GROUPS.items()
+    if group != "lines"
+}
+"""Every fact that is one number (``int``), truth (``bool``) or text (``str``), by its group and name."""
 
 _FACT = re.compile(r"\b(" + "|".join(FACTS) + r")\s*\.\s*([A-Za-z_]\w*)")
 _OF_LIST = frozenset({"all", "exists", "exists_one", "map", "filter", "size"})

@@ -139,7 +139,7 @@ def test_the_worst_that_is_taken_is_judged_in_a_moment(condition: str) -> None:
 def test_rules_that_are_each_in_order_are_told_when_all_of_them_cost_too_much() -> None:
     costly = " || ".join(["lines.exists(a, a.ordered > 9)"] * 9)
     written = "".join(
-        f"\n  - {{id: r{at}, when: '{at} > payment.refunds_made && ({costly})', then: require_review, text: R.}}" for at in range(6)
+        f"\n  - {{id: r{at}, when: '{at + 1} > payment.refunds_made && ({costly})', then: require_review, text: R.}}" for at in range(6)
     )
     with pytest.raises(PolicyError) as told:
         load_policy(sample_policy_text().rstrip() + written + "\n")

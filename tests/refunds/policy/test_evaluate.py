@@ -402,7 +402,7 @@ def with_rule(when: str, then: str) -> tuple[str, str]:
 @pytest.mark.parametrize("then", ["deny", "require_consent", "require_review"])
 @pytest.mark.parametrize(
     "when",
-    ["1 / payment.refunds_made > 0", "request.amount", "request.agent_id > 5", "order.placed_at.year > 1", "[request.amount][5] == 1"],
+    ["1 / payment.refunds_made > 0", "request.amount", "agent.age_days > 5", "order.placed_at.year > 1", "[request.amount][5] == 1"],
 )
 def test_a_rule_that_fails_or_is_not_boolean_means_a_person(facts: Build, when: str, then: str) -> None:
     assert_reviewed(judge(facts(), with_rule(when, then)), "rule:mine")

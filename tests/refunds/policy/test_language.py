@@ -184,11 +184,11 @@ def test_tier_4_asks_named_specialists_for_their_reasons_and_tells_how_to_appeal
         decision.appeal == "If you do not agree, tell our customer service why: a person who has not decided it yet will look at it again."
     )
     pair = changed(
-        ("  managers:\n    people: 1\n", "  managers:\n    people: 2\n"), ("specialists: [manager]", "specialists: [anna@example.com]")
+        ("  managers:\n    people: 1\n", "  managers:\n    people: 2\n"), ("specialists: [manager]", "specialists: [anna@example.com, ben]")
     )
     both = judge(facts(request={"amount": 50_001}), pair).review
     assert both is not None
-    assert (both.people, both.reasons_required, both.specialists) == (2, True, ("anna@example.com",))
+    assert (both.people, both.reasons_required, both.specialists) == (2, True, ("anna@example.com", "ben"))
 
 
 LADDERS = """review:
@@ -505,6 +505,35 @@ def test_one_wrong_setting_is_one_problem_at_its_place(text: str, path: str, pro
     assert problem in said
 
 
+@pytest.mark.parametrize(
+    ("changes", "path", "problem"),
+    [
+        (
+            [("managers:\n    people: 1", "managers:\n    people: 2"), ("specialists: [manager]", "specialists: [anna]")],
+            "review.managers.specialists",
+            "2 people must approve, and only anna may",
+        ),
+        (
+            [
+                ("specialists: [manager]", "specialists: [anna]"),
+                ("    manager_above: 500.00\n", "    manager_above: 500.00\n    two_people_above: 900.00\n"),
+            ],
+            "review.managers.specialists",
+            "2 people must approve, and only anna may",
+        ),
+        ([("specialists: [manager]", "specialists: [anna, ANNA]")], "review.managers.specialists.1", "ANNA is there twice"),
+        ([("    - duplicate\n", "    - duplicate\n    - duplicate\n")], "reasons.accepted.6", "duplicate is there twice"),
+        ([("accepted: [agent, api", "accepted: [agent, api, agent")], "channels.accepted.2", "agent is there twice"),
+        ([("terms_valid_for: 24h", "terms_valid_for: 59s")], "terms_valid_for", "terms would lapse before anything could be sent"),
+    ],
+)
+def test_what_could_never_be_approved_or_sent_and_what_is_there_twice_is_told(
+    changes: list[tuple[str, str]], path: str, problem: str
+) -> None:
+    [(found, said)] = told(changed(*changes))
+    assert (found, problem in said) == (path, True), said
+
+
 def test_payouts_are_refused_here_whatever_a_policy_says() -> None:
     allowed = load_policy(added("payouts:\n  allowed: true\n  dispute_process: Write to the ombudsman.\n"))
     assert (allowed.payouts.allowed, allowed.payouts.dispute_process) == (True, "Write to the ombudsman.")
@@ -525,6 +554,14 @@ def test_payouts_are_refused_here_whatever_a_policy_says() -> None:
         ("time.hour > 23", "time.hour can never be all that it asks"),
         ('request.channel == "chat" && request.channel == "web"', "request.channel can never be all that it asks"),
         ('request.channel == "fax"', "channels denies fax already"),
+        ('"goodwil" == request.reason', "request.reason is never 'goodwil'"),
+        ('request.reason in ["duplicate", "goodwil"]', "request.reason is never 'goodwil'"),
+        ("50 > request.amount && 100 < request.amount", "request.amount can never be all that it asks"),
+        ('request.amount == "5000"', "request.amount is a number and is compared with a text"),
+        ("request.channel != 5", "request.channel is a text and is compared with a number"),
+        ('request.full == "true"', "request.full is true or false and is compared with a text"),
+        ("payment.customer_matches == 0", "payment.customer_matches is true or false and is compared with a number"),
+        ("at > order.placed_at && order.placed_at == 2026", "order.placed_at is a text and is compared with a number"),
         ('request.currency == "USD" && request.amount > 1000000', "amounts above largest ($10,000.00) are denied already"),
     ],
 )
@@ -542,11 +579,24 @@ def test_a_rule_that_can_never_matter_is_told(when: str, problem: str) -> None:
         'request.reason == "fraudulent"',
         'request.currency == "USD" && request.amount > 999999',
         'order.categories.exists(c, c == "final_sale" || c == "sale")',
-        '"request.amount < 0 && 1 > 2" == request.channel',
+        '"request.amount < 0 && 1 > 2" != request.channel',
+        '"request.amount == true" != request.channel',
+        'request.reason in ["duplicate", "other"] && request.amount >= 1.5',
+        "request.full == true && payment.customer_matches != false && request.agent_id == null",
+        'customer.orders + 1 > 5 && request.channel + "x" == "chatx"',
+        'timestamp(order.placed_at) > timestamp("2026-01-01T00:00:00Z")',
     ],
 )
 def test_a_rule_that_can_matter_is_taken(when: str) -> None:
     assert load_policy(with_rule(when)).rules[2].when == when
+
+
+@pytest.mark.parametrize("when", ["request.amount > 0", "request.amount >= 0", "1 <= request.amount"])
+def test_a_rule_that_denies_every_refund_is_told_and_one_that_looks_at_every_refund_is_not(when: str) -> None:
+    text = SAMPLE + f"  - {{id: all, when: '{when}', then: deny, text: No.}}\n"
+    [(path, said)] = told(text)
+    assert (path, "it denies every refund" in said) == ("rules.2.when", True)
+    assert len(load_policy(text.replace("then: deny, text: No.", "then: require_review, text: Look.")).rules) == 3
 
 
 def test_a_rule_that_another_denies_all_of_is_told_unless_orders_may_be_without_that_one() -> None:
@@ -606,7 +656,7 @@ def test_a_rule_that_fails_on_an_ordinary_request_for_what_is_written_in_it_is_n
 
 
 @pytest.mark.parametrize(
-    "when", ["agent.age_days > 5", "order.total > 100", "payment.customer_matches", "reading.confidence", "request.reason > 5"]
+    "when", ["agent.age_days > 5", "order.total > 100", "payment.customer_matches", "reading.confidence", "request.reason > request.amount"]
 )
 def test_a_rule_that_fails_for_what_is_not_known_is_published_and_means_a_person(when: str) -> None:
     assert ready_to_publish(SAMPLE + f"  - {{id: odd, when: '{when}', then: deny, text: Odd.}}\n").rules[-1].when == when
