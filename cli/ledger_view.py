@@ -40,6 +40,7 @@ _SENTENCES = {
     "escalated": "nobody answered in queue {from}, so it went to queue {queue} until {until}",
     "review_time_anew": "it has its time in queue {queue} anew, until {until}: another part of its group had not come so far",
     "held_for_another_reason": "it is held for another reason now: {code}",
+    "waits": "it waits now: {code}",
     "terms_void": "the approved terms of revision {revision} no longer fit what is true now, so they are judged again",
     "intent": "the intent to make a {kind} was recorded and the approvals were used",
     "attempt_opened": "attempt {number} to send it was opened",

@@ -107,6 +107,8 @@ class Holding(Receipts):
             change = await lock_refund(connection, refund_id, self.database.clock.now)
             wanted = {"code": code.value if code else None, "detail": why}
             if change.status is Status.RECEIVED and any(change[name] != value for name, value in wanted.items()):
+                if change["code"] != wanted["code"]:
+                    change.note("waits", code=wanted["code"])
                 change.put(**wanted)
                 await change.save(connection, announce=True)
 

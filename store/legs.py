@@ -230,6 +230,8 @@ class Legs(OperationRows):
         code = None if leg.uncertain or leg.in_flight else Code.PROCESSOR_UNREACHABLE
         why = f"{'no answer yet' if leg.uncertain else 'the processor cannot be reached'} ({error.reason})"
         await leg_rows.postpone(connection, leg, change.at + timedelta(seconds=wait), code=code, detail=why)
+        if code is not None and leg.code != code:
+            change.note("leg_held", leg=leg.id, code=code.value)
 
     async def remind(self, refund_id: str) -> Situation:
         """Tell the owners of parked legs again when it is time, and answer with how the refund stands."""

@@ -243,6 +243,8 @@ class Observing(Receipts):
             why = f"the processor shows {row['receipt']} and {refund.id}, both of this operation"
             await self._apply(connection, change, operation, Conclusion(Event.PARK, Code.REFUNDED_TWICE, why), processor_refund=refund.id)
         elif change.status is Status.PARKED:
+            if change["code"] != Code.REFUNDED_TWICE:
+                change.note("parked_for_another_reason", code=Code.REFUNDED_TWICE.value, operation=row["id"], processor_refund=refund.id)
             change.put(code=Code.REFUNDED_TWICE.value, detail=f"the processor shows {row['receipt']} and {refund.id}")
         await self._tell_run(connection, reading, change, before)
 

@@ -137,6 +137,8 @@ class Payments(Holding):
             await snapshots.save(connection, payment["id"], state, now=change.at)
             code, why = refusal
             if code is Code.PAYMENT_BUSY and change.status is Status.APPROVED and (change["code"], change["detail"]) != (code.value, why):
+                if change["code"] != code.value:
+                    change.note("waits", code=code.value)
                 change.put(code=code.value, detail=why)
                 await change.save(connection, announce=True)
             if intended.uncertain or code is Code.PAYMENT_BUSY:

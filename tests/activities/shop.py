@@ -422,5 +422,8 @@ async def _people(owner: Database, clock: ShiftedClock) -> dict[str, Actor]:
             if person is None:
                 row = await principals.create_principal(connection, clock, kind=kind, handle=name, name=name.title(), actor="test")
                 person = row["id"]
+                if kind is PrincipalKind.PERSON:  # what somebody may approve is what a key of theirs carries
+                    given = {"principal_id": person, "roles": tuple(roles), "integration": None, "expires_at": None, "actor": "test"}
+                    await principals.create_key(connection, clock, **given)
         people[name] = Actor(person, name, name.title(), kind, frozenset(roles), "shop")
     return people
