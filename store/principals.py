@@ -84,7 +84,7 @@ async def set_approving(
     if row["kind"] != PrincipalKind.PERSON and (approves_up_to is not None or operates_classifier):
         raise RefundError(
             Code.INVALID_FIELD,
-            f"A {row['kind']} approves nothing.",
+            f"Only a person approves, and this one is of kind {row['kind']}.",
             field="approves_up_to" if approves_up_to is not None else "operates_classifier",
         )
     if row["kind"] != PrincipalKind.AGENT and owner_id is not None:

@@ -32,7 +32,16 @@ class NewPrincipal(Strict):
 
 
 def _money(ceilings: dict[str, int]) -> dict[str, int]:
-    return {currency(code).code: amount for code, amount in ceilings.items()}
+    read: dict[str, int] = {}
+    for name, amount in ceilings.items():
+        try:
+            code = currency(name).code
+        except RefundError as error:
+            raise ValueError(error.detail) from None
+        if code in read:  # usd and USD: nobody can tell which of the two is meant
+            raise ValueError(f"{code} is there twice; keep one of them")
+        read[code] = amount
+    return read
 
 
 class Approving(Strict):

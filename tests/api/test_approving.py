@@ -241,6 +241,8 @@ async def test_what_somebody_may_approve_is_set_by_another_operator(api: Api) ->
         (PrincipalKind.AGENT, {"owner": "ghost"}, "owner"),
         (PrincipalKind.PERSON, {"approves_up_to": {"USD": -1}}, "approves_up_to.USD"),
         (PrincipalKind.PERSON, {"approves_up_to": {"USD": 1.5}}, "approves_up_to.USD"),
+        (PrincipalKind.PERSON, {"approves_up_to": {"XXX": 1}}, "approves_up_to"),
+        (PrincipalKind.PERSON, {"approves_up_to": {"USD": 1, "usd": 99}}, "approves_up_to"),
     ],
 )
 async def test_what_nobody_can_approve_is_not_set(api: Api, kind: PrincipalKind, body: dict[str, Any], field: str) -> None:
