@@ -426,7 +426,7 @@ async def test_what_is_pulled_stands_nowhere_in_the_clear(puller: Puller) -> Non
 
 async def test_who_was_forgotten_is_not_known_again_by_a_pull(puller: Puller) -> None:
     theirs, other = await puller.paid("zqorder-1", "zqcustomer"), await puller.paid("order-2", "bert")
-    await puller.pulled()
+    before, _ = await puller.pulled()
     async with puller.shop.api.begin() as connection:
         customer = await orders.find_customer(connection, "zqcustomer")
         assert customer is not None
@@ -436,9 +436,10 @@ async def test_who_was_forgotten_is_not_known_again_by_a_pull(puller: Puller) ->
     pull, said = await puller.pulled()
 
     assert said == {theirs: ("error", "ORDER_CONFLICT"), other: ("unchanged", None)}
-    async with puller.shop.api.begin() as connection:
-        shown = await pulling.report(connection, pull.id, outcome=None, after=None, limit=9)
-    assert {row["processor_payment"]: row["order_ref"] for row in shown} == {theirs: None, other: "order-2"}
+    for each in (before, pull):
+        async with puller.shop.api.begin() as connection:
+            shown = await pulling.report(connection, each.id, outcome=None, after=None, limit=9)
+        assert {row["processor_payment"]: row["order_ref"] for row in shown} == {theirs: None, other: "order-2"}
     assert await puller.shop.query("SELECT id FROM orders WHERE ref_lookup IS NULL") == await puller.shop.query(
         "SELECT order_id AS id FROM payments WHERE processor_payment = :p", p=theirs
     )

@@ -3,6 +3,7 @@
 import asyncio
 import http.server
 import json
+import os
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -329,6 +330,18 @@ def test_a_directory_has_a_file_for_each(tmp_path: Path) -> None:
 
     assert list(read_lines(chosen.lines(), KEY)) == made
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"era_{n * 26}.json" for n in "ab"]
+
+
+@pytest.mark.parametrize(("kind", "synced"), [(InFile, 1), (InDirectory, 2)])
+def test_what_was_written_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[InFile | InDirectory], synced: int
+) -> None:
+    done: list[int] = []
+    monkeypatch.setattr(os, "fsync", done.append)
+
+    kind(tmp_path / "list" if kind is InFile else tmp_path).write("era_1", "{}")
+
+    assert len(done) == synced, "a directory is synced as well: it holds the name"
 
 
 async def test_many_at_once_write_whole_lines(tmp_path: Path) -> None:

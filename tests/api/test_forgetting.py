@@ -99,6 +99,8 @@ async def test_nothing_that_leads_to_the_person_is_left_and_the_figures_are(api:
     assert (body["removed"]["keys"], body["removed"]["orders"], body["listed"]) == (1, 1, True)
     left = await everything(api)
     assert MARK not in left
+    assert [row["account_created_at"] for row in await api.rows("SELECT account_created_at FROM customers")] == [None]
+    assert [row["body_hash"] for row in await api.rows("SELECT body_hash FROM refunds")] == [""]
     assert order["customer_id"] not in left and order["order_id"] not in left
     after = (await api.call("GET", f"/v1/refunds/{before['id']}", await api.reviewer())).json()
     assert after["customer_forgotten_at"] == body["forgotten_at"]
@@ -298,6 +300,10 @@ async def test_an_order_wide_refund_of_the_forgotten_is_shown_with_its_figures(a
     after = (await api.call("GET", f"/v1/refund-groups/{made['id']}", await api.reviewer())).json()
     assert (after["customer_id"], after["order_id"]) == (None, None)
     assert after["customer_forgotten_at"] is not None
+    [group] = await api.rows("SELECT body_hash, details FROM refund_groups")
+    assert (group["body_hash"], group["details"]["customer_authentication"].keys()) == ("", {"at"}), (
+        "that, and not how they were made sure of"
+    )
     same = ("allocation", "sums", "final", "asked")
     assert {name: after[name] for name in same} == {name: before[name] for name in same}
     assert MARK not in await everything(api) and MARK not in json.dumps(after)
