@@ -85,7 +85,9 @@ def hash_of(value: Any) -> str:
 
 def hash_of_json(text: str) -> str:
     """The same of JSON as the database gives it, which writes numbers in its own way."""
-    return hashlib.sha256(rfc8785.dumps(_AS_STORED.decode(text))).hexdigest()
+    value = _AS_STORED.decode(text)
+    written = _SORTED.encode(value)  # of nothing but ASCII this is the canonical form already, in a tenth of the time: quoting waits for it
+    return hashlib.sha256(written.encode() if written.isascii() else rfc8785.dumps(value)).hexdigest()
 
 
 def _digits(fraction: str) -> str:
@@ -93,6 +95,7 @@ def _digits(fraction: str) -> str:
 
 
 _READER = json.JSONDecoder(parse_float=str, parse_int=_integer)
+_SORTED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False)
 _AS_STORED = json.JSONDecoder(parse_float=_digits, parse_int=_integer)
 
 

@@ -1,5 +1,6 @@
 """The canonical form of an entry: the same row gives the same bytes for ever, whoever writes them."""
 
+import hashlib
 import json
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refunds.ledger import verifier
-from refunds.ledger.entry import EXACT, number, read
+from refunds.ledger.entry import EXACT, hash_of, hash_of_json, number, read
 from refunds.ledger.merkle import EMPTY_ROOT
 from tests.refunds.ledger.logs import NOW, START, row
 
@@ -75,3 +76,22 @@ def test_whatever_a_row_holds_makes_an_entry_that_verifies(data: dict[str, Any],
     entry = number(row(1, data=json.dumps(data)), seq, EMPTY_ROOT)
     assert verifier.read_entry(entry.entry.encode(), seq, NOW)["data"] == data
     assert entry.hash == verifier.leaf_hash(entry.entry.encode())
+
+
+@given(VALUES)
+def test_what_is_stored_beside_its_hash_has_the_hash_of_its_canonical_form(value: Any) -> None:
+    assert hash_of(value) == hashlib.sha256(rfc8785.dumps(value)).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("written", "read_back"),
+    [
+        ("1e-05", "0.00001"),
+        ("0.1", "0.1"),
+        ("1e+22", "10000000000000000000000"),
+        ("9007199254740993", "9007199254740993"),
+        ("1.50", "1.50"),
+    ],
+)
+def test_a_number_has_the_same_hash_before_it_is_stored_and_after(written: str, read_back: str) -> None:
+    assert hash_of_json(f'{{"a":{written}}}') == hash_of_json(f'{{"a": {read_back}}}')
