@@ -79,6 +79,10 @@ async def right_to_approve(
     row = await read_case(connection, change, actor.principal_id)
     case, actor = case_of(change, row), _as_they_are_now(actor, row["decider"])
     needed = roles_needed(review, change["rung"], change["queue"])
+    if not actor.has(Role.REVIEWER):  # in whoever's right: a stand-in needs a key of their own
+        raise RefundError(
+            Code.ROLE_TOO_LOW, f"No key of {actor.handle} carries the role {Role.REVIEWER} any more.", role=Role.REVIEWER.value
+        )
 
     def allowed(right: Right) -> None:
         check_role(right, needed, change["queue"])

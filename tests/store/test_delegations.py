@@ -84,6 +84,13 @@ async def test_what_was_handed_over_ends_with_the_role_of_whoever_handed_it_over
     assert await refused(world, managed, world.ann) is Code.DELEGATION_INVALID
 
 
+async def test_a_stand_in_who_is_disabled_meanwhile_approves_nothing(world: World, managed: str) -> None:
+    await lets(world, world.mia, world.ann)
+    world.execute("UPDATE principals SET disabled_at = now() WHERE id = %s", world.ann.principal_id)
+
+    assert await refused(world, managed, world.ann, on_behalf_of="mia") is Code.ROLE_TOO_LOW
+
+
 async def test_nothing_is_handed_on(world: World, managed: str) -> None:
     await lets(world, world.mia, world.ann)
 
