@@ -13,9 +13,11 @@ from refunds.messages import Situation
 from refunds.policy import sample_policy_text
 from refunds.processor import DisputeState, PaymentState, PaymentStatus, ProcessorRefund, RefundState
 from refunds.requests import GroupRequest
+from refunds.retention import Kept
 from refunds.status import Status
 from store import deciding_groups, group_views, groups, views
 from store.groups import AcceptedGroup
+from store.retention import Retention
 from store.situations import waits_for
 from tests.store.test_limits import stop
 from tests.store.test_rates import record as rates_of
@@ -660,3 +662,23 @@ async def test_a_day_limit_counts_the_group_once_whichever_part_is_quoted_first(
     await ordered(world, 1_000, 1_000, gift=1_000)
     _, found = await quoted(world, wish(amount=3_000))
     assert {situation.status for situation in found.values()} == {Status.AWAITING_REVIEW}, "three refunds in a week of two"
+
+
+async def test_the_fingerprint_of_a_group_stays_while_a_part_is_under_way(world: World) -> None:
+    await ordered(world, 7_000, 5_000)
+    group = await asked(world, wish(amount=12_000))
+    first, second = (part.refund_id for part in group.parts)
+    await world.withdraw(first)
+    world.clock.advance(days=500)
+
+    early = await Retention(world.api, world.settings).run()
+    repeated = await asked(world, wish(amount=12_000))
+    await world.withdraw(second)
+    world.clock.advance(days=500)
+    late = await Retention(world.api, world.settings).run()
+
+    assert (early.removed[Kept.FINGERPRINTS], late.removed[Kept.FINGERPRINTS]) == (1, 2), (
+        "the part that is over, then the other and the group"
+    )
+    assert (repeated.id, repeated.replayed) == (group.id, True)
+    assert [row["body_hash"] for row in world.rows("SELECT body_hash FROM refund_groups")] == [""]
