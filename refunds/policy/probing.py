@@ -6,6 +6,7 @@ A rule that fails on a request sends that request to a person, so such a mistake
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from refunds.facts import BaseFacts, CustomerFacts, Facts, LineFacts, OrderFacts, PaymentFacts, RequestFacts
 from refunds.policy import positions, rules
@@ -86,32 +87,61 @@ def unjudgeable(policy: Policy) -> list[tuple[int, str, tuple[str, str]]]:
     for at, rule in enumerate(policy.rules):
         if rules.uses_reading(rule.when):
             continue
-        for words, facts in _requests(policy):
-            failure = _failure(rule.when, facts)
+        tried = [(words, rules.plain_facts(facts)) for words, facts in _requests(policy)]
+        tried.append((EVERYTHING_KNOWN, _known(tried[0][1])))
+        for words, plain in tried:
+            failure = _failure(rule.when, plain, known=words == EVERYTHING_KNOWN)
             if failure is not None:
                 found.append((at, words, failure))
                 break
     return found
 
 
-def _failure(condition: str, facts: Facts) -> tuple[str, str] | None:
+EVERYTHING_KNOWN = "a request of which every fact is known"
+
+
+def _known(plain: dict[str, Any]) -> dict[str, Any]:
+    """The same facts, with something of its kind wherever one is not known: a function fails on what is not known, too."""
+    something = {int: 1, bool: True, str: "x"}
+    known = dict(plain)
+    for group, kinds in rules.KINDS.items():
+        if group in plain and plain[group] is not None:
+            missing = {name: plain["at"] if name.endswith("_at") else something[kind] for name, kind in kinds.items()}
+            known[group] = {name: missing.get(name) if value is None else value for name, value in plain[group].items()}
+    known["lines"] = [{name: 1 if value is None else value for name, value in line.items()} for line in plain["lines"]]
+    return known
+
+
+def _failure(condition: str, plain: dict[str, Any], *, known: bool) -> tuple[str, str] | None:
+    """Why a condition fails on these facts for what is written in it. Of functions that only shows where every fact is ``known``."""
     try:
-        rules.judge(condition, rules.plain_facts(facts))
+        rules.judge(condition, plain)
     except rules.NoAnswer as error:
-        return (
-            None
-            if error.nothing
-            else (f"the rule comes to {error.kind}", "Compare it, so that it comes to true or false: request.amount > 5000.")
-        )
+        words = f"the rule comes to {error.kind}"
+        return None if error.nothing else (words, "Compare it, so that it comes to true or false: request.amount > 5000.")
     except rules.RuleError as error:
-        said = str(error)
         if isinstance(error.__cause__, ZeroDivisionError):
-            return "the rule divides by zero", "Ask first whether it is zero: x > 0 && y / x > 3."
-        if "not a valid regex" in said:
-            return "the rule has a pattern that is none", 'Write a regular expression (RE2) such as "^[a-z]+$".'
-        if "Undefined variable or function" in said:
-            return (
-                "the rule calls a function with what it does not take",
-                "Call it with as many arguments, and of such a kind, as CEL says.",
-            )
+            told = ("the rule divides by zero", "Ask first whether it is zero: x > 0 && y / x > 3.")
+            return None if known else told  # there the numbers are made up
+        if not known:
+            return None
+        said = str(error)
+        return next((told for sign, told in _WRITTEN_WRONGLY if sign in said), None)
     return None
+
+
+_WRITTEN_WRONGLY = (
+    ("not a valid regex", ("the rule has a pattern that is none", 'Write a regular expression (RE2) such as "^[a-z]+$".')),
+    (
+        "Function 'duration' error",
+        ("the rule has a length of time that is none", 'Write it with h, m and s, such as duration("720h") for 30 days.'),
+    ),
+    (
+        "Function 'timestamp' error",
+        ("the rule has a time that is none", 'Write it with its zone, such as timestamp("2026-01-31T00:00:00Z").'),
+    ),
+    (
+        "Undefined variable or function",
+        ("the rule calls a function with what it does not take", "Call it with as many arguments, and of such a kind, as CEL says."),
+    ),
+)

@@ -638,7 +638,9 @@ def test_an_exception_that_is_over_when_the_version_takes_effect_is_told_when_it
     ("when", "problem"),
     [
         ("1 / payment.refunds_made > 0", "divides by zero on a customer's first request"),
-        ('request.channel.matches("[")', "has a pattern that is none on a customer's first request"),
+        ('request.channel.matches("[")', "has a pattern that is none on a request of which every fact is known"),
+        ('timestamp(at) - timestamp(order.placed_at) > duration("30d")', "has a length of time that is none"),
+        ('timestamp(order.placed_at) < timestamp("2026-01-01")', "has a time that is none"),
         ('timestamp(at).getHours("Europe/Berlin") > 20', "calls a function with what it does not take"),
         ("request.amount", "comes to a number"),
         ("request.channel", "comes to a text"),
@@ -655,8 +657,22 @@ def test_a_rule_that_fails_on_an_ordinary_request_for_what_is_written_in_it_is_n
     assert [(p.path, problem in p.problem) for p in told.value.problems] == [("rules.2.when", True)], str(told.value)
 
 
+OF_WHAT_IS_NOT_KNOWN = [
+    'order.geography.startsWith("US")',
+    'timestamp(base.rate_at) > timestamp("2026-01-01T00:00:00Z")',
+    "size(order.customer_type) > 3",
+    'payment.country.matches("^U")',
+    'request.agent_id.endsWith("bot") || int(agent.age_days) > 5',
+    'lines.exists(x, string(x.asked) == "1")',
+]
+
+
 @pytest.mark.parametrize(
-    "when", ["agent.age_days > 5", "order.total > 100", "payment.customer_matches", "reading.confidence", "request.reason > request.amount"]
+    "when",
+    [
+        *("agent.age_days > 5", "order.total > 100", "payment.customer_matches", "reading.confidence", "request.reason > request.amount"),
+        *("100 / (agent.age_days - 1) > 5", *OF_WHAT_IS_NOT_KNOWN),
+    ],
 )
 def test_a_rule_that_fails_for_what_is_not_known_is_published_and_means_a_person(when: str) -> None:
     assert ready_to_publish(SAMPLE + f"  - {{id: odd, when: '{when}', then: deny, text: Odd.}}\n").rules[-1].when == when
