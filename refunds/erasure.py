@@ -110,8 +110,11 @@ def order_without_person(body: Mapping[str, Any], customer: str, names: dict[str
 
 
 def details_without_person(details: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """What a request's details keep: which lines of the order by their new names, and that (not how) the customer was made sure of."""
+    """What a request's details keep: which lines of the order by their new names, that (not how) the customer was made sure of, and that (not which)
+    an agent was named: a stop of what agents ask for keeps covering it."""
     kept = {name: value for name, value in details.items() if name not in _PERSONAL}
+    if any(details.get(name) is not None for name in BY_AGENT):
+        kept[NAMED_AGENT] = True
     if "lines" in kept:
         # A line that the order does not have any more is named by its place among those asked for.
         kept["lines"] = [line | {"id": names.get(line["id"], f"asked-{place}")} for place, line in enumerate(kept["lines"], 1)]
@@ -119,5 +122,11 @@ def details_without_person(details: Mapping[str, Any], names: Mapping[str, str])
         kept["customer_authentication"] = {name: value for name, value in kept["customer_authentication"].items() if name != "method"}
     return kept
 
+
+NAMED_AGENT = "named_agent"
+"""What is left in the details of a request that named an agent's session or model."""
+
+BY_AGENT = ("agent_session_id", "agent_model", NAMED_AGENT)
+"""The details of which any says that an agent asked, although with no key of its own."""
 
 _PERSONAL = frozenset({"metadata", "agent_session_id", "agent_model", ALIKE})

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, bindparam, case, func, literal, null, or_,
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.erasure import BY_AGENT
 from refunds.errors import Code
 from refunds.ids import Prefix, new_id
 from store.changes import SYSTEM, enter, tell
@@ -47,7 +48,7 @@ def asked_by_agent(refund: Any = refunds) -> ColumnElement[bool]:
 
     The latter nobody has proven, which is enough for what only ever keeps something back.
     """
-    named = (refund.c.details[name].astext.is_not(None) for name in ("agent_session_id", "agent_model"))
+    named = (refund.c.details[name].astext.is_not(None) for name in BY_AGENT)
     return or_(refund.c.agent_id.is_not(None), *named)
 
 

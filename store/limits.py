@@ -16,6 +16,7 @@ from sqlalchemy import ARRAY, DateTime, Text, and_, bindparam, case, func, liter
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from refunds.erasure import BY_AGENT
 from refunds.facts import LimitFacts, LimitStanding
 from refunds.limits import Stage, Who, reopens, state
 from refunds.money import CURRENCIES
@@ -70,7 +71,7 @@ class Subject:
         details = row["details"]
         session = details.get("agent_session_id")
         hashed = None if session is None else hashlib.sha256(f"{row['integration']}:{session}".encode()).hexdigest()[:32]
-        by_agent = row["agent_id"] is not None or session is not None or details.get("agent_model") is not None
+        by_agent = row["agent_id"] is not None or any(details.get(name) is not None for name in BY_AGENT)
         return cls(row["customer_id"], row["agent_id"], by_agent, hashed)
 
     def key(self, who: Who) -> str | None:

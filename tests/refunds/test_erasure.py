@@ -63,6 +63,7 @@ def test_a_request_keeps_which_lines_by_their_new_names_and_that_the_customer_wa
         "lines": [{"id": "2", "quantity": 1}, {"id": "asked-2", "quantity": 1}],
         "shipping": True,
         "part": "pay_1",
+        "named_agent": True,
         "customer_authentication": {"at": "2026-01-01T00:00:00Z"},
     }
     assert details_without_person(left, {"2": "2"}) == left

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from refunds.discrepancies import Kind
 from refunds.erasure import Because, Erasure
@@ -11,8 +12,10 @@ from refunds.errors import Code, RefundError
 from refunds.ids import Prefix, new_id
 from refunds.people import PrincipalKind, Role
 from refunds.retention import Kept
-from store import discrepancies, forgetting, intake, judging, notes
+from store import discrepancies, forgetting, halts, intake, judging, notes
+from store.limits import Subject
 from store.retention import Retention
+from store.tables import refunds
 from tests.store.chained import Chained
 from tests.store.test_verifying import verified
 from tests.store.world import World
@@ -113,6 +116,26 @@ async def test_what_colleagues_write_afterwards_is_kept_and_nothing_else(world: 
     assert again is not None and again.removed["texts"] == 2, "who asks again has it taken away, and the entry says so"
 
 
+async def test_a_stop_of_what_agents_ask_for_still_covers_what_one_asked_for_the_forgotten(world: World) -> None:
+    """After a restore the list is replayed, also over refunds that are under way: only that an agent was named is left of it."""
+    await world.ready()
+    for number, named in enumerate(({"agent_session_id": "s-1"}, {"agent_model": "m-1"}, {})):
+        await world.accept(world.request(**named), key=f"key-{number}")
+    covered = select(halts.asked_by_agent()).order_by(refunds.c.id)
+
+    async def asked_by_agents() -> tuple[list[bool], list[bool]]:
+        async with world.api.read() as connection:
+            stopped = list((await connection.execute(covered)).scalars())
+        return stopped, [Subject.of(row).by_agent for row in world.rows("SELECT * FROM refunds ORDER BY id")]
+
+    before = await asked_by_agents()
+    await forget(world, customer_of(world))
+
+    assert before == await asked_by_agents()
+    assert sorted(before[0]) == sorted(before[1]) == [False, True, True]
+    assert not world.rows("SELECT 1 FROM refunds WHERE details ?| ARRAY['agent_session_id', 'agent_model']")
+
+
 async def test_remarks_on_the_refunds_of_the_forgotten_go_also_where_no_payment_is_named(world: World) -> None:
     await world.ready()
     refund, olga = await world.accept(), await world.actor("olga", PrincipalKind.PERSON, Role.OPERATOR)
@@ -132,14 +155,14 @@ async def test_remarks_on_the_refunds_of_the_forgotten_go_also_where_no_payment_
 
 async def test_the_record_verifies_after_forgetting_and_after_retention(world: World) -> None:
     await world.ready()
-    refunds = [await world.accept(world.request(message="words", agent_reasoning="more"), key=f"key-{n}") for n in range(2)]
-    for refund_id in refunds:
+    asked = [await world.accept(world.request(message="words", agent_reasoning="more"), key=f"key-{n}") for n in range(2)]
+    for refund_id in asked:
         await world.withdraw(refund_id)
     chained = Chained(world.database, world.clock)
     await chained.numbered()
     await chained.signed()
     kept, before = await chained.note(), world.rows("SELECT * FROM ledger ORDER BY id")
-    customer = world.row(refunds[0])["customer_id"]
+    customer = world.row(asked[0])["customer_id"]
     world.clock.advance(days=1_000)
 
     every_day = world.settings.model_copy(update={f"retention_{kind}_days": 1 for kind in Kept})
