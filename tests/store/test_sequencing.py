@@ -134,7 +134,7 @@ async def test_ids_may_be_as_far_apart_as_they_like(ledger: Chained) -> None:
     await ledger.enter()
     ledger.spoil("INSERT INTO ledger (id, at, type, actor, data) OVERRIDING SYSTEM VALUE VALUES (%s, now(), 'far', 'test', '{}')", 10**15)
     assert await ledger.numbered() == 2
-    ledger.spoil("INSERT INTO ledger (id, at, type, actor, data) OVERRIDING SYSTEM VALUE VALUES (%s, now(), 'late', 'test', '{}')", 10**9)
+    ledger.spoil("INSERT INTO ledger (id, at, type, actor, data) OVERRIDING SYSTEM VALUE VALUES (%s, now(), 'late', 'test', '{}')", 10**14)
     assert await asyncio.wait_for(ledger.numbered(), 30) == 1
 
 
