@@ -76,7 +76,8 @@ class Verification:
             self._connection.execute("SET LOCAL jit = off")
             total = self._all("SELECT count(*) AS n FROM ledger_entries")[0]["n"]
             signed, newest = self._checkpoints()
-            self._kept.log = newest.origin if newest else None
+            if newest is not None:
+                self._kept.belong_to(newest.origin)
             self._entries(signed, total, progress)
             self._nothing_left_of_the_tree()
             if signed and max(signed) > self._chain.size:

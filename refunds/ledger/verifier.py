@@ -429,22 +429,23 @@ class Report:
 
 
 class Kept:
-    """Checkpoints that were put aside earlier: what they signed must still be so. ``log`` is the one they are held against, as soon as that is known."""
+    """Checkpoints that were put aside earlier: what they signed must still be so."""
 
     def __init__(self, checkpoints: Iterable[Checkpoint]) -> None:
         self._by_size: dict[int, Checkpoint] = {}
-        for one in sorted(checkpoints, key=lambda one: one.size):
+        self._all = sorted(checkpoints, key=lambda one: one.size)
+        self._agreed = 0
+        for one in self._all:
             other = self._by_size.setdefault(one.size, one)
             if other.root != one.root:
-                self.log = other.origin
-                raise self._otherwise(
-                    one,
-                    f"Two kept checkpoints sign different histories of the same {one.size} entries: the log was forked.",
-                    "forked",
-                    None,
-                )
-        self.log: str | None = None
-        self._agreed = 0
+                self.belong_to(other.origin)
+                raise Wrong("forked", f"Two kept checkpoints sign different histories of the same {one.size} entries: the log was forked.")
+
+    def belong_to(self, log: str) -> None:
+        """Raise :class:`Wrong` unless all are of this log: another one's say nothing about it, and be it that they agree."""
+        for one in self._all:
+            if one.origin != log:
+                raise Wrong("other_log", f"A kept checkpoint of {one.size} entries is of another log, {one.origin}, and not of {log}.")
 
     @property
     def newest(self) -> int:
@@ -469,7 +470,7 @@ class Kept:
                 f"This is another history than the one that was signed: a kept checkpoint of {size} entries has another root,"
                 f" so an entry from {first} to {size} was changed after it was signed."
             )
-            return self._otherwise(kept, said, "forked", first)
+            return Wrong("forked", said, first)
         self._agreed = size if kept is not None else self._agreed
         return None
 
@@ -477,12 +478,7 @@ class Kept:
         """Raise :class:`Wrong` when more entries were signed than there are."""
         if self.newest > size:
             said = f"Entry {size + 1} and what follows is missing: a kept checkpoint signs {self.newest} entries, and here are {size}."
-            raise self._otherwise(self._by_size[self.newest], said, "truncated", size + 1)
-
-    def _otherwise(self, kept: Checkpoint, said: str, kind: str, seq: int | None) -> Wrong:
-        if self.log is None or kept.origin == self.log:
-            return Wrong(kind, said, seq)
-        return Wrong("other_log", f"A kept checkpoint of {kept.size} entries is of another log, {kept.origin}, and not of {self.log}.")
+            raise Wrong("truncated", said, size + 1)
 
 
 class Standing:
@@ -522,7 +518,7 @@ def verify_export(lines: Iterable[bytes], keys: Sequence[Key], kept: Kept, now: 
     rest, digest = iter(lines), hashlib.sha256()
     checkpoint = read_header(_whole(next(rest, b""), digest, "The file ends within its first line."), keys)
     chain, standing = Chain(now), Standing()
-    kept.log = checkpoint.origin
+    kept.belong_to(checkpoint.origin)
     forked: Wrong | None = None
     lost: Wrong | None = None
     while chain.size < checkpoint.size:
@@ -625,7 +621,7 @@ def verify_proof(data: bytes, keys: Sequence[Key], kept: Kept, now: datetime, se
             f"The hashes do not lead from entry {number} to what was signed: it was changed, or they prove another entry.",
             number,
         )
-    kept.log = checkpoint.origin
+    kept.belong_to(checkpoint.origin)
     kept.compare(checkpoint.size, checkpoint.root)
     return Report(f"Entry {number} is one of the {checkpoint.size} entries that were signed{_by(checkpoint)}.", checkpoint)
 
@@ -635,7 +631,7 @@ def verify_consistency(data: bytes, keys: Sequence[Key], kept: Kept) -> Report:
     proof = _fields(data, {"format", "older", "newer", "hashes"}, CONSISTENCY)
     newer = open_checkpoint(_text(proof["newer"]), keys)
     older = open_checkpoint(_text(proof["older"]), keys)
-    kept.log = newer.origin
+    kept.belong_to(newer.origin)
     for one in (older, newer):
         kept.compare(one.size, one.root)
     if older.size > newer.size:

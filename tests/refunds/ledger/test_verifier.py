@@ -221,6 +221,13 @@ def test_a_kept_checkpoint_of_another_log_is_not_called_a_fork() -> None:
     assert wrong(EXPORT, longer.note(120, OTHER_KEY), given=keys(KEY, OTHER_KEY)).kind == "other_log"
 
 
+def test_a_kept_checkpoint_of_another_log_agrees_with_nothing_though_its_entries_are_the_same() -> None:
+    twin = Log.of(100)
+    twin.origin = OTHER
+    for theirs in ((twin.note(50, OTHER_KEY),), (LOG.note(50), twin.note(50, OTHER_KEY))):
+        assert wrong(EXPORT, *theirs, given=keys(KEY, OTHER_KEY)).kind == "other_log"
+
+
 def test_the_key_of_another_log_signs_nothing_of_this_one_though_it_was_given() -> None:
     found = wrong(LOG.export(LOG.note(100, OTHER_KEY)), given=keys(KEY, OTHER_KEY))
     assert (found.kind, "which is a key of another log" in str(found)) == ("wrong_key", True)
