@@ -50,6 +50,11 @@ class Call:
         return None if self.actor.has(*SEE_ALL) else self.actor.integration
 
     @property
+    def withdraws(self) -> str | None:
+        """The integration whose refunds the caller may withdraw, or ``None`` for all: a requester who is an operator too clears up what another one asked for."""
+        return None if self.actor.has(Role.OPERATOR) else self.actor.integration
+
+    @property
     def reads_text(self) -> bool:
         """Whether the caller may read what people wrote."""
         return self.actor.has(*READ_TEXT)

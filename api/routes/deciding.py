@@ -224,12 +224,13 @@ async def consent(refund_id: str, call: TheCall) -> Response:
     openapi_extra=takes(Withdrawal),
 )
 async def withdraw(refund_id: str, call: TheCall) -> Response:
-    """Once this has answered, nothing is ever sent for the refund. Repeating it changes nothing."""
+    """Once this has answered, nothing is ever sent for the refund. Repeating it changes nothing. An operator's key that is a requester's as well withdraws
+    the refunds of every integration: that is how what a runaway requester left behind is cleared up."""
     raw = await call.body()
     clock = call.services.database.clock
     async with call.auditing("withdrawal", refund_id_in(refund_id)), call.begin(Role.REQUESTER) as connection:
         said = parse(Withdrawal, raw or b"{}")
-        await views.check_visible(connection, refund_id, integration=call.actor.integration)
+        await views.check_visible(connection, refund_id, integration=call.withdraws)
         recorded = await decisions.record_withdrawal(connection, clock, refund_id=refund_id, actor=call.actor)
         if not recorded.replayed:
             await _keep_note(call, connection, recorded, said.note)

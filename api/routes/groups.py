@@ -247,7 +247,7 @@ async def withdraw(group_id: str, call: TheCall) -> Response:
     raw, clock = await call.body(), call.services.database.clock
     async with _auditing(call, "withdrawal", group_id), call.begin(Role.REQUESTER) as connection:
         said = parse(Withdrawal, raw or b"{}")
-        await groups.visible(connection, _group_id(group_id), integration=call.actor.integration)
+        await groups.visible(connection, _group_id(group_id), integration=call.withdraws)
         parts = await deciding_groups.record_withdrawals(connection, clock, group_id=group_id, actor=call.actor)
         recorded = [part.recorded for part in parts if part.recorded is not None]
         await _keep_notes(call, connection, recorded, said.note)

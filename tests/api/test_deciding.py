@@ -294,6 +294,22 @@ async def test_a_withdrawal_stops_it_and_repeats_safely(api: Api) -> None:
     assert (late.status_code, late.json()["code"]) == (409, "NOT_AWAITING_REVIEW")
 
 
+async def test_an_operator_clears_up_what_another_requester_left_and_nobody_else_does(api: Api) -> None:
+    view = await api.in_review()
+    path = f"/v1/refunds/{view['id']}/withdrawal"
+    colleague = await api.caller("colleague", Role.REQUESTER, Role.REVIEWER)
+    alone = await api.caller("alone", Role.OPERATOR)
+    olga = await api.caller("olga", Role.OPERATOR, Role.REQUESTER)
+
+    refused = [await api.call("POST", path, caller, {}) for caller in (colleague, alone)]
+    assert [(one.status_code, one.json()["code"]) for one in refused] == [(404, "REFUND_NOT_FOUND"), (403, "FORBIDDEN")]
+    done = await api.call("POST", path, olga, {"note": "the agent ran away"})
+
+    assert (done.status_code, done.json()["status"]) == (200, "withdrawn")
+    [entry] = await api.rows("SELECT actor FROM ledger WHERE refund_id = :refund AND type = 'withdraw_recorded'", refund=view["id"])
+    assert entry["actor"] == olga.id
+
+
 async def test_what_is_over_cannot_be_withdrawn(api: Api) -> None:
     view = await api.in_review()
     await decide(api, view, await api.reviewer(), "deny")

@@ -215,6 +215,13 @@ async def test_a_withdrawal_answers_for_each_part(api: Api) -> None:
     assert (sums["not_given"], sums["in_words"]) == (25_000, "$250.00 was not given")
 
 
+async def test_an_operator_withdraws_the_group_of_another_requester(api: Api) -> None:
+    group = await quoted(api, await paid(api, 20_000, 5_000), 25_000)
+    olga = await api.caller("olga", Role.OPERATOR, Role.REQUESTER)
+    answer = await say(api, group["id"], "withdrawal", {}, olga)
+    assert [(part["outcome"], part["status"]) for part in answer.json()["parts"]] == [("withdrawn", "withdrawn")] * 2
+
+
 async def test_a_withdrawal_that_comes_too_late_is_entered_for_each_part(api: Api) -> None:
     group = await quoted(api, await paid(api, 20_000, 5_000), 25_000)
     await say(api, group["id"], "decisions", {"verdict": "deny", "terms": group["decide"]})
