@@ -116,12 +116,13 @@ class Payments(Holding):
             refusal = brake or await self._unfit(connection, change, intended, state)
             if refusal is None and not intended.uncertain:
                 refusal = _moved(revision) or await _legs_unfit(connection, change, revision, state)
+            consumed = await self._sufficient(connection, change, revision) if refusal is None and current is None else None
             limited: Room | None = None
-            if refusal is None and change.status is Status.APPROVED:  # what is being sent already was counted then
+            # Last of all: it locks what every refund is counted by. What is being sent already was counted then.
+            if refusal is None and change.status is Status.APPROVED:
                 limited = await room(connection, change, revision, processor=payment["processor"], locking=True)
                 refusal = limited.refusal
             if refusal is None:
-                consumed = None if current is not None else await self._sufficient(connection, change, revision)
                 async with pipelined(connection):
                     await snapshots.save(connection, payment["id"], state, now=change.at)
                     if consumed is not None:

@@ -28,32 +28,61 @@ from tests.bench.usage import cpu_seconds
 
 PROOFS = 200
 KEY = SigningKey.from_seed("bench.example/ledger", bytes(32))
-_REFUNDS = """
-INSERT INTO refunds SELECT (jsonb_populate_record(NULL::refunds, %(row)s || jsonb_build_object(
-    'id', 'rf_bench_' || n, 'idempotency_key', 'bench-' || n, 'integration', 'bench'))).*
-FROM generate_series(1, %(count)s) AS n
-"""
-_ROWS = """
+_ENTRIES = """
 INSERT INTO ledger (at, type, refund_id, refund_version, actor, on_behalf_of, data, commitments)
-SELECT e.at, e.type, 'rf_bench_' || n, e.refund_version, e.actor, e.on_behalf_of, e.data, e.commitments
-FROM generate_series(1, %(count)s) AS n, jsonb_populate_recordset(NULL::ledger, %(entries)s) WITH ORDINALITY AS e ORDER BY n, e.ordinality
+SELECT e.at, e.type, e.refund_id, e.refund_version, e.actor, e.on_behalf_of, e.data, e.commitments
+FROM generate_series(1, %(count)s) AS n,
+     jsonb_array_elements(%(rows)s) WITH ORDINALITY AS given(row, place),
+     jsonb_populate_record(NULL::ledger, {copy}) AS e ORDER BY n, given.place
 """
+_RECORDS = """
+INSERT INTO {table} SELECT (jsonb_populate_record(NULL::{table}, {copy})).*
+FROM generate_series(1, %(count)s) AS n, jsonb_array_elements(%(rows)s) AS given(row)
+"""
+_LEFT = {
+    "refunds": "SELECT to_jsonb(r) FROM refunds r WHERE id = %s",
+    "revisions": "SELECT to_jsonb(v) FROM revisions v WHERE refund_id = %s",
+    "decisions": "SELECT to_jsonb(d) FROM decisions d WHERE refund_id = %s",
+    "operations": "SELECT to_jsonb(o) FROM operations o WHERE refund_id = %s",
+    "consumed_decisions": "SELECT to_jsonb(c) FROM consumed_decisions c JOIN operations o ON o.id = c.operation_id WHERE o.refund_id = %s",
+    "attempts": "SELECT to_jsonb(a) FROM attempts a JOIN operations o ON o.id = a.operation_id WHERE o.refund_id = %s",
+    "processor_refunds": "SELECT to_jsonb(p) FROM processor_refunds p JOIN operations o ON o.id = p.operation_id WHERE o.refund_id = %s",
+    "ledger": "SELECT to_jsonb(l) FROM ledger l WHERE refund_id = %s ORDER BY refund_version",
+}
+"""The records behind a refund's entries, which a verification holds against them, and how one refund's are read."""
+
+_HASHED = ("terms", "facts", "decision", "request")
+"""Columns whose hash was entered: copied as they are."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """What one refund left: its row and its entries, as JSON."""
+    """What one refund left: the rows of each table, as JSON."""
 
-    row: dict[str, Any]
-    entries: list[dict[str, Any]]
+    left: dict[str, list[dict[str, Any]]]
 
     @classmethod
     def of(cls, connection: psycopg.Connection, refund_id: str) -> "Template":
         """Read a refund that is over."""
-        row = connection.execute("SELECT to_jsonb(r) FROM refunds r WHERE id = %s", (refund_id,)).fetchone()
-        query = "SELECT to_jsonb(l) FROM ledger l WHERE refund_id = %s ORDER BY refund_version"
-        assert row is not None
-        return cls(row[0], [entry for (entry,) in connection.execute(query, (refund_id,))])
+        return cls({table: [row for (row,) in connection.execute(query.encode(), (refund_id,))] for table, query in _LEFT.items()})
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        """Its entries."""
+        return self.left["ledger"]
+
+    def fill(self, owner: psycopg.Connection, count: int) -> None:
+        """Write so many copies, each with ids of its own, the entries of one after those of another."""
+        names = {row["id"] for table, rows in self.left.items() if table != "ledger" for row in rows if "id" in row}
+        names.add(self.left["refunds"][0]["idempotency_key"])
+        copy = "given.row::text"
+        for name in sorted(names):
+            copy = f"replace({copy}, '{name}', '{name}_' || n)"
+        kept = ", ".join(f"'{name}', given.row->'{name}'" for name in _HASHED)
+        copy = f"(({copy})::jsonb || (SELECT coalesce(jsonb_object_agg(key, value), '{{}}') FROM jsonb_each(jsonb_build_object({kept})) WHERE given.row ? key))"
+        for table, rows in self.left.items():
+            statement = _ENTRIES.format(copy=copy) if table == "ledger" else _RECORDS.format(table=table, copy=copy)
+            owner.execute(statement.encode(), {"rows": Jsonb(rows), "count": count})
 
 
 @dataclass(frozen=True)
@@ -76,8 +105,7 @@ async def measure(url: Callable[[str], str], postgres_pid: int, template: Templa
     count = max(entries // len(template.entries), 1)
     with psycopg.connect(_plain(url("postgres")), autocommit=True) as owner:
         owner.execute("SET session_replication_role = replica")  # a refund alone, without its order and payment
-        owner.execute(_REFUNDS, {"row": Jsonb(template.row), "count": count})
-        owner.execute(_ROWS, {"entries": Jsonb(template.entries), "count": count})
+        template.fill(owner, count)
         owner.execute("VACUUM ANALYZE ledger")
     pool = connect(url("refunds_ledger"), SystemClock(), Settings(), name="bench")
     try:
