@@ -69,7 +69,7 @@ class Submit:
 
     async def _in_turn(self, refund_id: str, standing: Standing) -> Situation:
         """Wait, here and then by being repeated, while another call of the same payment is under way, which takes seconds. Everything is read anew each time."""
-        give_up = uptime() + _TURN_WITHIN_S
+        give_up = uptime() + TURN_WITHIN_S
         while True:
             try:
                 return await self._advance(refund_id, standing)
@@ -216,7 +216,9 @@ class _NotItsTurn(Exception):
     """Another refund of the same payment is being sent."""
 
 
-_TURN_WITHIN_S = 30
+TURN_WITHIN_S = 30
+"""So long a call that finds another of its payment under way waits here, before it is left to be repeated."""
+
 _BUSY = Code.PAYMENT_BUSY.value.lower()
 _IN_FLIGHT = "attempt_in_flight"
 _BRAKES = frozenset(code.value.lower() for code in brakes.CODES)

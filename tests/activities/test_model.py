@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 
+from activities import submit
 from activities.reconcile import Reconcile
 from activities.settle import Settle
 from deploy.local.postgres import PostgresServer
@@ -352,7 +353,11 @@ class Model(Merchant):
 
 
 @pytest.mark.timeout(400)
-def test_the_store_holds_its_promises_whatever_happens(postgres_server: PostgresServer, template_database: str) -> None:
+def test_the_store_holds_its_promises_whatever_happens(
+    postgres_server: PostgresServer, template_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody else works meanwhile: what is not its turn is left at once, and repeated as the engine would.
+    monkeypatch.setattr(submit, "TURN_WITHIN_S", 0)
     Model.found(postgres_server, template_database)
     bounded = settings(
         max_examples=20,
