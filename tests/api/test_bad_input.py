@@ -377,3 +377,15 @@ async def test_a_wrong_filter_is_named(shared_api: Api, query: str, field: str, 
     answer = await shared_api.call("GET", f"/v1/refunds?{query}", await shared_api.shop())
 
     assert (answer.status_code, answer.json()["code"], answer.json()["field"]) == (422, code, field)
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [("   ", "It is blank: write it out."), ("\u200b", "it is blank: write it out"), ("x" * 501, "Write at most 500 characters.")],
+)
+async def test_a_reason_that_is_none_is_told_in_words_and_stops_nothing(api: Api, reason: str, said: str) -> None:
+    olga = await api.caller("olga", Role.OPERATOR)
+    answer = await api.call("PUT", "/v1/controls", olga, {"state": "stopped", "reason": reason})
+
+    assert (answer.status_code, answer.json()["field"], answer.json()["detail"]) == (422, "reason", said)
+    assert await api.rows("SELECT 1 FROM controls WHERE stopped") == []
