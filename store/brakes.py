@@ -1,7 +1,7 @@
 """What keeps an approved refund back just now: the stop, draft mode, a halt of its processor, or its payment. Read anew whenever it matters."""
 
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from sqlalchemy import Interval, Text, bindparam, func, literal, literal_column, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -12,7 +12,7 @@ from refunds.ids import Prefix, is_id
 from refunds.processor import MANUAL
 from refunds.status import Status
 from store import halts, restoring
-from store.sql import Query, Row, pipelined
+from store.sql import Answer, Query, Row
 from store.tables import attempts, discrepancies, operations, principals, refunds
 from store.tables import controls as controls_table
 from store.tables import halts as halted
@@ -64,13 +64,14 @@ _HALT = (
     .correlate(refunds)
     .lateral("halt")
 )
-_CONTROLS = Query(
+CONTROLS = Query(
     select(controls_table.c.stopped, controls_table.c.mode, *_HALT.c)
     .select_from(controls_table.join(refunds, refunds.c.id == bindparam("refund", type_=Text)).outerjoin(_HALT, true()))
     .where(controls_table.c.scope == literal(halts.EVERYTHING))
 )
+"""The first stop, halt or mode that covers a refund, for :func:`from_controls`."""
 
-_WHO = Query(
+STOPS = Query(
     select(
         halted.c.scope,
         halted.c.code,
@@ -100,6 +101,7 @@ _WHO = Query(
     )
     .order_by(literal_column("since"))
 )
+"""Every stop and halt that covers a refund now, the oldest first, for people: its scope, code and reason, since when, and who (``None``: the orchestrator)."""
 
 CODES = frozenset({Code.EMERGENCY_STOP, Code.DRAFT_MODE, Code.PROCESSOR_HALTED, Code.PAYMENT_HELD, Code.BREAKER_OPEN})
 """The codes of all of them."""
@@ -114,7 +116,11 @@ async def of_everything(connection: AsyncConnection, processor: str, refund_id: 
     What cannot be read raises, and then nothing is sent. Manual parts have no processor to be halted, but a database that may have forgotten something may
     have forgotten who was told to give money back, too.
     """
-    found = await _CONTROLS.one(connection, refund=refund_id, processor=processor)
+    return from_controls(await CONTROLS.one(connection, refund=refund_id, processor=processor))
+
+
+def from_controls(found: Row) -> Brake | None:
+    """The same from what :data:`CONTROLS` has read."""
     if found["stopped"]:
         return Code.EMERGENCY_STOP, "an operator has stopped all refunds"
     if found["mode"] != "live":
@@ -139,27 +145,32 @@ def _of_agent(scope: str) -> str:
     return f" that the agent {scope.removeprefix(halts.AGENT)} asked for"
 
 
-async def stops_of(connection: AsyncConnection, processor: str, refund_id: str) -> list[dict[str, Any]]:
-    """Every stop and halt that covers a refund now, the oldest first, for people: its scope, code and reason, since when, and who (``None``: the orchestrator)."""
-    return await _WHO.all(connection, refund=refund_id, processor=processor)
-
-
 async def of_payment(connection: AsyncConnection, payment_id: str, *, besides: str) -> Brake | None:
     """What keeps back every refund of a payment but the one ``besides``, or ``None``: another that is parked because it is not what was approved, or one that
     the database had forgotten and nobody has judged."""
     return _doubt(await _DOUBTS.first(connection, payment=payment_id, besides=besides))
 
 
-async def of_payment_now(connection: AsyncConnection, payment_id: str, *, besides: str, longest: timedelta) -> Brake | None:
-    """The same right before a call; and another of the payment that may be under way, for at most ``longest`` after it had to be sent. Each waits its turn
-    (``PAYMENT_BUSY``), because the processor takes one call of a payment at a time."""
-    async with pipelined(connection):
-        doubting = await _DOUBTS.ask(connection, payment=payment_id, besides=besides)
-        sending = await _UNDER_WAY.ask(connection, payment=payment_id, besides=besides, longest=longest)
-    found, other = await doubting.first(), await sending.first()
-    if found is None and other is not None:
-        return Code.PAYMENT_BUSY, f"{other['id']} of the same payment is being sent; this one comes after it"
-    return _doubt(found)
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What :func:`ask_of_payment_now` asked, to be read after the pipeline's end."""
+
+    doubting: Answer
+    sending: Answer
+
+    async def read(self) -> Brake | None:
+        """What keeps the refund back, or ``None``."""
+        found, other = await self.doubting.first(), await self.sending.first()
+        if found is None and other is not None:
+            return Code.PAYMENT_BUSY, f"{other['id']} of the same payment is being sent; this one comes after it"
+        return _doubt(found)
+
+
+async def ask_of_payment_now(connection: AsyncConnection, payment_id: str, *, besides: str, longest: timedelta) -> Asked:
+    """Ask the same right before a call, in a pipeline; and for another of the payment that may be under way, for at most ``longest`` after it had to be sent.
+    Each waits its turn (``PAYMENT_BUSY``), because the processor takes one call of a payment at a time."""
+    doubting = await _DOUBTS.ask(connection, payment=payment_id, besides=besides)
+    return Asked(doubting, await _UNDER_WAY.ask(connection, payment=payment_id, besides=besides, longest=longest))
 
 
 def _doubt(found: Row | None) -> Brake | None:

@@ -4,6 +4,7 @@ Each refund's ledger rows carry the refund's own gapless version, so that a miss
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Protocol
@@ -17,7 +18,7 @@ from refunds.clock import rfc3339
 from refunds.errors import Code, RefundError
 from refunds.limits import given_back, taken_again
 from refunds.status import FINAL, Event, Status, advance
-from store.sql import Query
+from store.sql import Answer, Query, pipelined
 from store.tables import ledger, limit_uses, outbox, payments, refunds
 
 SYSTEM = "system"
@@ -220,17 +221,46 @@ async def lock_payment(connection: AsyncConnection, payment_id: str) -> Mapping[
     return await _LOCK_PAYMENT.one(connection, payment=payment_id)
 
 
-async def lock_payment_of(connection: AsyncConnection, refund_id: str) -> Mapping[str, Any] | None:
-    """Lock the payment a refund is about, before the refund itself; ``None`` when it is about none yet. Raises ``REFUND_NOT_FOUND``."""
-    row = await _LOCK_PAYMENT_OF.first(connection, refund=refund_id)
-    if row is None:
-        await read_refund(connection, refund_id)
-    return row
-
-
 async def lock_refund(connection: AsyncConnection, refund_id: str, clock_now: Now) -> Change:
     """Lock a refund, then take the time. Raises ``REFUND_NOT_FOUND``."""
-    row = await _LOCK_REFUND.first(connection, refund=refund_id)
+    return _locked(await _LOCK_REFUND.first(connection, refund=refund_id), refund_id, clock_now)
+
+
+async def lock_with_payment(
+    connection: AsyncConnection, refund_id: str, clock_now: Now, *, payment_id: str | None = None
+) -> tuple[Mapping[str, Any] | None, Change]:
+    """Lock a payment, then a refund, then take the time: the payment the refund is about (``None`` when it is about none yet), or the one that is named.
+
+    Raises ``REFUND_NOT_FOUND``.
+    """
+    async with pipelined(connection):
+        asked = await ask_locks(connection, refund_id, payment_id=payment_id)
+    return await asked.taken(clock_now)
+
+
+async def ask_locks(connection: AsyncConnection, refund_id: str, *, payment_id: str | None = None) -> "Locks":
+    """Ask for the same locks in a pipeline."""
+    if payment_id is None:
+        payment = await _LOCK_PAYMENT_OF.ask(connection, refund=refund_id)
+    else:
+        payment = await _LOCK_PAYMENT.ask(connection, payment=payment_id)
+    return Locks(refund_id, payment, await _LOCK_REFUND.ask(connection, refund=refund_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Locks:
+    """The locks that :func:`ask_locks` asked for, to be read after the pipeline's end."""
+
+    refund_id: str
+    payment: Answer
+    refund: Answer
+
+    async def taken(self, clock_now: Now) -> tuple[Mapping[str, Any] | None, Change]:
+        """What :func:`lock_with_payment` returns and raises."""
+        return await self.payment.first(), _locked(await self.refund.first(), self.refund_id, clock_now)
+
+
+def _locked(row: Mapping[str, Any] | None, refund_id: str, clock_now: Now) -> Change:
     if row is None:
         raise RefundError(Code.REFUND_NOT_FOUND, refund=refund_id)
     return Change(row, clock_now())

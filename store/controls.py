@@ -60,7 +60,7 @@ async def read(connection: AsyncConnection) -> Control:
 async def share_stop_lock(connection: AsyncConnection) -> None:
     """Take the stop's lock in shared mode until the transaction ends, for six seconds at most: the first lock of the order.
 
-    Read the flag in a later statement. A transaction that takes longer is cut off by the database, and nothing of it is stored.
+    Read the flag in a later statement, in the same pipeline or after it. A transaction that takes longer is cut off by the database, and nothing of it is stored.
     """
     await _SHARE_LOCK.do(connection)
 

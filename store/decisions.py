@@ -88,7 +88,7 @@ async def record_review(
         right, revision = await right_to_approve(connection, change, actor, on_behalf_of=on_behalf_of, reason=reason)
         await check_limits(connection, change.at, reviewers=right.persons, terms=revision)
     step = sum(1 for d in recorded if d["kind"] == REVIEW) + 1
-    decision_id = await record_decision(
+    decision = await record_decision(
         connection,
         change,
         kind=REVIEW,
@@ -106,9 +106,9 @@ async def record_review(
         change.move(Event.DENY, actor=actor.principal_id, code=Code.REVIEWER_DENIED, revision=change["revision"])
     else:
         await advance_to_unmet(connection, change, revision, actor=actor.principal_id)
-    change.signal(verdict, decision_id)
+    change.signal(verdict, decision["id"])
     await change.save(connection)
-    return Recorded(decision_id, change.row)
+    return Recorded(decision["id"], change.row)
 
 
 def _check_open(change: Change, recorded: list[Row], terms_hash: str | None, verdict: str) -> None:
@@ -160,7 +160,7 @@ async def record_consent(
         raise RefundError(Code.TERMS_CHANGED, terms_hash=change["terms_hash"], revision=change["revision"])
     if agreed:
         await _check_together(connection, change, Status.AWAITING_CONSENT, together=together)
-    decision_id = await record_decision(
+    decision = await record_decision(
         connection,
         change,
         kind=CONSENT,
@@ -176,9 +176,9 @@ async def record_consent(
     else:
         change.put(detail="the customer declined")
         change.move(Event.WITHDRAW, actor=actor.principal_id, code=Code.CONSENT_DECLINED, revision=change["revision"])
-    change.signal("consent", decision_id)
+    change.signal("consent", decision["id"])
     await change.save(connection)
-    return Recorded(decision_id, change.row)
+    return Recorded(decision["id"], change.row)
 
 
 async def record_withdrawal(connection: AsyncConnection, clock: Clock, *, refund_id: str, actor: Actor) -> Recorded:

@@ -14,7 +14,7 @@ from refunds.messages import Situation
 from refunds.processor import MANUAL, STRIPE
 from refunds.status import Event, Status
 from store import pacing
-from store.changes import Change, lock_payment_of, lock_refund
+from store.changes import Change, lock_refund, lock_with_payment
 from store.operation_rows import Operation
 from store.receipts import Receipts
 from store.situations import situation
@@ -93,9 +93,9 @@ class Holding(Receipts):
     async def hold_unsent(self, refund_id: str, code: Code, why: str) -> Situation:
         """Hold a refund of which certainly nothing was sent. One that may have been sent, or has moved on, stays as it is."""
         async with self.database.begin() as connection:
-            if await lock_payment_of(connection, refund_id) is None:
-                return situation((await lock_refund(connection, refund_id, self.database.clock.now)).row)
-            change = await lock_refund(connection, refund_id, self.database.clock.now)
+            payment, change = await lock_with_payment(connection, refund_id, self.database.clock.now)
+            if payment is None:
+                return situation(change.row)
             operation = await self._operation(connection, change)
             if change.status in (Status.APPROVED, Status.SUBMITTING) and (operation is None or operation.first_sent_at is None):
                 self._hold(change, code, why)

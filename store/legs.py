@@ -20,8 +20,8 @@ from refunds.messages import Situation
 from refunds.money import Money
 from refunds.processor import STRIPE, NotSent, Refused, Unknown
 from refunds.status import Status
-from store import brakes, controls, leg_rows
-from store.changes import Change, lock_payment_of, lock_refund, read_refund
+from store import brakes, leg_rows
+from store.changes import Change, lock_with_payment, read_refund
 from store.leg_rows import ACCEPTED, DONE, OPEN, PARKED, WAITING, Leg
 from store.operation_rows import ANSWERED, LAPSED, NOT_SENT, REFUSED, UNKNOWN, Attempt, OperationRows
 from store.situations import situation
@@ -91,9 +91,8 @@ class Legs(OperationRows):
         safe window.
         """
         async with self.database.begin() as connection:
-            await controls.share_stop_lock(connection)
-            brake = await brakes.of_everything(connection, STRIPE, seen.refund_id)
-            change, leg = await self._locked_leg(connection, seen)
+            brake, _, change = await self._locked_to_send(connection, STRIPE, seen.refund_id)
+            leg = await self._again(connection, seen)
             if leg.state != WAITING or leg.in_flight or change.status not in ACCEPTED:
                 return None
             if brake is not None:
@@ -181,7 +180,7 @@ class Legs(OperationRows):
         outcome = {Refused: REFUSED, NotSent: NOT_SENT, Unknown: UNKNOWN}[type(error)]
         async with self.database.begin() as connection:
             change = await self._ended(connection, seen, attempt, outcome, error.reason, error.code)
-            _, leg = await self._again(connection, change, seen)
+            leg = await self._again(connection, seen)
             concluded = isinstance(error, Refused) and leg.state == WAITING and not leg.uncertain
             if concluded:
                 await self._park(connection, change, leg, Code.LEG_REFUSED, f"the processor answered {error.code or error.reason}")
@@ -236,8 +235,7 @@ class Legs(OperationRows):
     async def remind(self, refund_id: str) -> Situation:
         """Tell the owners of parked legs again when it is time, and answer with how the refund stands."""
         async with self.database.begin() as connection:
-            await lock_payment_of(connection, refund_id)
-            change = await lock_refund(connection, refund_id, self.database.clock.now)
+            _, change = await lock_with_payment(connection, refund_id, self.database.clock.now)
             for leg in await leg_rows.of_refund(connection, refund_id, longest=self._longest_call):
                 if leg.state == PARKED and _at(leg) <= change.at:
                     code = Code(leg.code) if leg.code else None
@@ -259,12 +257,12 @@ class Legs(OperationRows):
 
     async def _locked_leg(self, connection: AsyncConnection, seen: Leg) -> tuple[Change, Leg]:
         """Lock the payment, then the refund, and read the leg anew."""
-        await lock_payment_of(connection, seen.refund_id)
-        return await self._again(connection, await lock_refund(connection, seen.refund_id, self.database.clock.now), seen)
+        _, change = await lock_with_payment(connection, seen.refund_id, self.database.clock.now)
+        return change, await self._again(connection, seen)
 
-    async def _again(self, connection: AsyncConnection, change: Change, seen: Leg) -> tuple[Change, Leg]:
-        found = await leg_rows.of_refund(connection, change.id, longest=self._longest_call)
-        return change, next(leg for leg in found if leg.id == seen.id)
+    async def _again(self, connection: AsyncConnection, seen: Leg) -> Leg:
+        found = await leg_rows.of_refund(connection, seen.refund_id, longest=self._longest_call)
+        return next(leg for leg in found if leg.id == seen.id)
 
     async def _ended(
         self, connection: AsyncConnection, seen: Leg, attempt: Attempt, outcome: str, reason: str, detail: str | None

@@ -18,12 +18,12 @@ from refunds.processor import MANUAL, FrozenRequest
 from refunds.status import Event, Status
 from refunds.submission import idempotency_key
 from refunds.terms import OperationKind, Terms
-from store import brakes, controls, snapshots
-from store.changes import Change, lock_payment_of, lock_refund
+from store import policies, snapshots
+from store.changes import Change
 from store.claims import refundable_of
 from store.operation_rows import Operation, operation_from
-from store.operations import Payments
-from store.requirements import REVISION, order_moved
+from store.operations import Payments, approvals_to_consume
+from store.requirements import REVISION, decisions_on, order_moved
 from store.sending import room
 from store.situations import situation
 from store.sql import Row
@@ -40,10 +40,7 @@ class HandingOver(Payments):
         quoted again, as for any other refund.
         """
         async with self.database.begin() as connection:
-            await controls.share_stop_lock(connection)
-            brake = await brakes.of_everything(connection, MANUAL, refund_id)
-            payment = await lock_payment_of(connection, refund_id)
-            change = await lock_refund(connection, refund_id, self.database.clock.now)
+            brake, payment, change = await self._locked_to_send(connection, MANUAL, refund_id)
             still_so = payment is not None and payment["processor"] == MANUAL and payment["id"] == change["payment_id"]
             if payment is None or not still_so or change.status is not Status.APPROVED:
                 return situation(change.row)
@@ -53,13 +50,14 @@ class HandingOver(Payments):
             if refusal is not None:
                 self._hold(change, *refusal)
                 return await self._saved(connection, change)
-            limited = await room(connection, change, revision, processor=MANUAL, locking=True)
+            force = await policies.in_force(connection, change.at)
+            limited = await room(connection, change, revision, force.policy, processor=MANUAL, locking=True)
             if limited.refusal is not None:
                 self._hold(change, *limited.refusal)
                 limited.wait(change)
                 return await self._saved(connection, change)
             await limited.take(connection, change)
-            consumed = await self._sufficient(connection, change, revision)
+            consumed = approvals_to_consume(change, revision, await decisions_on(connection, change.id, change["revision"]))
             await self._write_operation(connection, change, revision, operation, consumed)
             change.move(Event.SUBMIT, revision=operation.revision, terms_hash=change["terms_hash"])
             self._park_by_hand(change, payment, operation)

@@ -14,11 +14,11 @@ from refunds.money import Money
 from refunds.processor import STRIPE, FrozenRequest
 from refunds.settings import Settings
 from refunds.terms import OperationKind
-from store import halts
-from store.changes import Change, lock_payment, lock_refund, read_refund
+from store import brakes, controls, halts
+from store.changes import Change, ask_locks, lock_with_payment, read_refund
 from store.db import Database
 from store.situations import situation
-from store.sql import Answer, Query
+from store.sql import Answer, Query, Row, pipelined
 from store.tables import attempts, operations, revisions
 
 ANSWERED, REFUSED, NOT_SENT, UNKNOWN, LAPSED = "answered", "refused", "not_sent", "unknown", "lapsed"
@@ -204,8 +204,22 @@ class OperationRows:
 
     async def _locked(self, connection: AsyncConnection, operation: Operation) -> Change:
         """Lock the operation's payment, then its refund."""
-        await lock_payment(connection, operation.payment_id)
-        return await lock_refund(connection, operation.refund_id, self.database.clock.now)
+        _, change = await lock_with_payment(connection, operation.refund_id, self.database.clock.now, payment_id=operation.payment_id)
+        return change
+
+    async def _locked_to_send(
+        self, connection: AsyncConnection, processor: str, refund_id: str
+    ) -> tuple[brakes.Brake | None, Row | None, Change]:
+        """Share the stop's lock, read what keeps the refund back whatever its own merits, and lock its payment (``None`` without one) and the refund.
+
+        One trip, but a statement each: what is read is as it was after the lock before it was had. Raises ``REFUND_NOT_FOUND``.
+        """
+        async with pipelined(connection):
+            await controls.share_stop_lock(connection)
+            asked = await brakes.CONTROLS.ask(connection, refund=refund_id, processor=processor)
+            locks = await ask_locks(connection, refund_id)
+        payment, change = await locks.taken(self.database.clock.now)
+        return brakes.from_controls(await asked.one()), payment, change
 
     async def _saved(self, connection: AsyncConnection, change: Change) -> Situation:
         await change.save(connection, announce=True)

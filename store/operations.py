@@ -4,6 +4,8 @@ An operation is as uncertain as its worst attempt: an attempt that was opened an
 refusal concludes anything.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -31,13 +33,13 @@ from refunds.processor import (
 from refunds.status import Event, Status
 from refunds.submission import freeze
 from refunds.terms import OperationKind, Terms
-from store import brakes, controls, flows, halts, leg_rows, snapshots
+from store import brakes, flows, halts, leg_rows, policies, snapshots
 from store.asking import wish_of
-from store.changes import Change, lock_payment_of, lock_refund
-from store.claims import refundable_of
+from store.changes import Change, lock_refund
+from store.claims import CLAIMS, claiming, fold
 from store.holding import Holding, Standing
 from store.operation_rows import LAPSED, NOT_SENT, REFUSED, UNKNOWN, Attempt, Operation, operation_from
-from store.requirements import REVISION, Required, decisions_on, order_moved, sufficient
+from store.requirements import DECISIONS, REVISION, Required, order_moved, sufficient
 from store.sending import Room, room
 from store.situations import situation
 from store.sql import Query, Row, pipelined
@@ -99,28 +101,24 @@ class Payments(Holding):
         operation that may already have been sent is never held: when it does not fit any more it is looked up and not repeated.
         """
         async with self.database.begin() as connection:
-            await controls.share_stop_lock(connection)
-            brake = await brakes.of_everything(connection, STRIPE, seen.situation.refund)
-            payment = await lock_payment_of(connection, seen.situation.refund)
-            change = await lock_refund(connection, seen.situation.refund, self.database.clock.now)
+            brake, payment, change = await self._locked_to_send(connection, STRIPE, seen.situation.refund)
             # What the caller knows was read before calls to the processor took their time; only what is read under the locks counts.
-            async with pipelined(connection):
-                asked = await self._ask_operation(connection, change)
-                revised = await REVISION.ask(connection, refund=change.id, number=change["revision"])
-            current, revision = self._read_operation(await asked.all()), await revised.one()
-            if payment is None or not self._still_so(change, payment, current, seen, state):
+            now = await self._read(connection, change)
+            current, revision = now.current, now.revision
+            if payment is None or not self._still_so(change, payment, now, seen, state):
                 return situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="it has moved on meanwhile")
             if current is not None and current.in_flight:
                 return situation(change.row, refused=Code.ATTEMPT_OPEN.value, refused_detail="another worker may be sending it")
             intended = current or _intended(change, revision)
-            refusal = brake or await self._unfit(connection, change, intended, state)
+            refusal = brake or now.brake or await self._unfit(connection, change, intended, state, now.claims)
             if refusal is None and not intended.uncertain:
                 refusal = _moved(revision) or await _legs_unfit(connection, change, revision, state)
-            consumed = await self._sufficient(connection, change, revision) if refusal is None and current is None else None
+            consumed = approvals_to_consume(change, revision, now.decisions) if refusal is None and current is None else None
             limited: Room | None = None
             # Last of all: it locks what every refund is counted by. What is being sent already was counted then.
             if refusal is None and change.status is Status.APPROVED:
-                limited = await room(connection, change, revision, processor=payment["processor"], locking=True)
+                policy = (await policies.parsed(connection, now.newest)).policy
+                limited = await room(connection, change, revision, policy, processor=payment["processor"], locking=True)
                 refusal = limited.refusal
             if refusal is None:
                 async with pipelined(connection):
@@ -149,7 +147,22 @@ class Payments(Holding):
                 limited.wait(change)
             return await self._saved(connection, change)
 
-    def _still_so(self, change: Change, payment: Row, current: Operation | None, seen: Standing, state: PaymentState) -> bool:
+    async def _read(self, connection: AsyncConnection, change: Change) -> "_Now":
+        """Read everything that the locks keep as it is, a statement each and one trip for all."""
+        payment = change["payment_id"] or ""
+        async with pipelined(connection):
+            asked = await self._ask_operation(connection, change)
+            revised = await REVISION.ask(connection, refund=change.id, number=change["revision"])
+            braked = await brakes.ask_of_payment_now(connection, payment, besides=change.id, longest=self._longest_call)
+            claimed = await CLAIMS.ask(connection, **claiming(payment, besides=change.id))
+            decided = await DECISIONS.ask(connection, refund=change.id, number=change["revision"])
+            newest = await policies.IN_FORCE.ask(connection, at=change.at)
+        current = self._read_operation(await asked.all())
+        return _Now(
+            current, await revised.one(), await braked.read(), await claimed.all(), list[Row](await decided.all()), await newest.first()
+        )
+
+    def _still_so(self, change: Change, payment: Row, now: "_Now", seen: Standing, state: PaymentState) -> bool:
         """Whether the refund still stands as the caller saw it, with the same operation or none, and its payment was read a moment ago.
 
         A worker that was frozen after reading comes back to other terms, another worker's operation, or a reading of another day.
@@ -158,19 +171,11 @@ class Payments(Holding):
         return (
             change.status in (Status.APPROVED, Status.SUBMITTING)
             and change["revision"] == seen.situation.revision
-            and change["payment_id"] == payment["id"]
+            and change["payment_id"] == payment["id"] == now.revision["payment_id"]
             and payment["processor_payment"] == state.processor_payment
-            and (current and current.id) == (seen.operation and seen.operation.id)
+            and (now.current and now.current.id) == (seen.operation and seen.operation.id)
             and read_ago <= self.settings.payment_snapshot_max_age_s
         )
-
-    async def _sufficient(self, connection: AsyncConnection, change: Change, revision: Row) -> list[str]:
-        """The approvals to consume. Raises when they do not meet what the terms require: a bug, or a hand in the database."""
-        recorded = await decisions_on(connection, change.id, change["revision"])
-        approving = sufficient(Required.of(revision["decision"]), recorded, revision["terms_hash"])
-        if approving is None:
-            raise RuntimeError(f"{change.id} is approved but its recorded decisions do not meet its requirements; nothing is sent")
-        return [decision["id"] for decision in approving]
 
     async def _write_operation(
         self, connection: AsyncConnection, change: Change, revision: Row, operation: Operation, consumed: list[str]
@@ -197,19 +202,16 @@ class Payments(Holding):
         change.note("intent", operation=operation.id, kind=operation.kind.value, consumed=consumed, request=hash_of(request))
 
     async def _unfit(
-        self, connection: AsyncConnection, change: Change, operation: Operation, state: PaymentState
+        self, connection: AsyncConnection, change: Change, operation: Operation, state: PaymentState, claims: Sequence[Row]
     ) -> tuple[Code, str] | None:
-        """Why this operation may not be attempted now, or ``None``."""
-        longest = self._longest_call
-        if (held := await brakes.of_payment_now(connection, operation.payment_id, besides=change.id, longest=longest)) is not None:
-            return held
+        """Why this operation may not be attempted now, or ``None``. ``claims`` is what other refunds claim of the payment."""
         if (forgotten := await self._forgotten(connection, state)) is not None:
             why = f"the processor shows {forgotten}, a refund of ours that the database does not know"
             await halts.open_halt(connection, change.at, processor=STRIPE, code=Code.DATABASE_FORGOT, reason=why)
             return Code.PROCESSOR_HALTED, why
         if operation.uncertain and (why := self.no_more_posts(operation, change.at)) is not None:
             return Code.OUTCOME_UNKNOWN, why
-        why = await self._no_longer_fits(connection, change, operation, state)
+        why = self._no_longer_fits(change, operation, state, claims)
         return None if why is None else (Code.TERMS_EXPIRED, f"{why}; the terms are judged again")
 
     async def _forgotten(self, connection: AsyncConnection, state: PaymentState) -> str | None:
@@ -221,7 +223,7 @@ class Payments(Holding):
         known = {row["id"] for row in await _KNOWN.all(connection, operations=list(ours), refunds=list(ours.values()))}
         return next((refund for operation, refund in ours.items() if operation not in known and refund not in known), None)
 
-    async def _no_longer_fits(self, connection: AsyncConnection, change: Change, operation: Operation, state: PaymentState) -> str | None:
+    def _no_longer_fits(self, change: Change, operation: Operation, state: PaymentState, claims: Sequence[Row]) -> str | None:
         if operation.terms_expire_at <= change.at:
             return "the terms expired"
         if operation.api_version != self.settings.stripe_api_version:
@@ -233,7 +235,7 @@ class Payments(Holding):
             return f"the payment is now {state.status}"
         if operation.kind is OperationKind.RELEASE and state.capturable != operation.amount.amount:
             return "the authorised amount changed"
-        figures = await refundable_of(connection, operation.payment_id, state, besides=change.id)
+        figures = fold(state, claims)
         if figures.remaining < operation.amount.amount:
             return f"only {Money(figures.remaining, state.currency)} is still refundable"
         if (
@@ -335,6 +337,27 @@ class Payments(Holding):
                 await connection.execute(select(payments.c.processor_payment, payments.c.currency).where(payments.c.id == payment_id))
             ).one()
             return row.processor_payment, row.currency
+
+
+@dataclass(frozen=True, slots=True)
+class _Now:
+    """What there is under the locks: the operation of the present revision, the revision, what its payment keeps back, what other refunds claim of that,
+    what was decided on the revision, and which policy version is in force."""
+
+    current: Operation | None
+    revision: Row
+    brake: brakes.Brake | None
+    claims: Sequence[Row]
+    decisions: list[Row]
+    newest: Row | None
+
+
+def approvals_to_consume(change: Change, revision: Row, recorded: list[Row]) -> list[str]:
+    """The approvals to consume. Raises when they do not meet what the terms require: a bug, or a hand in the database."""
+    approving = sufficient(Required.of(revision["decision"]), recorded, revision["terms_hash"])
+    if approving is None:
+        raise RuntimeError(f"{change.id} is approved but its recorded decisions do not meet its requirements; nothing is sent")
+    return [decision["id"] for decision in approving]
 
 
 def _moved(revision: Row) -> tuple[Code, str] | None:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.allocation import Breakdown
@@ -18,7 +17,6 @@ from refunds.terms import OperationKind
 from store.asking import asked_at_first
 from store.changes import Change, read_refund
 from store.quoting import judge
-from store.tables import customers
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +46,7 @@ async def preview(connection: AsyncConnection, clock: Clock, refund_id: str, sta
     """
     change = Change(await read_refund(connection, refund_id), clock.now())
     asked = asked_at_first(change, None, change["payment_id"])
-    account_since = (
-        await connection.execute(select(customers.c.account_created_at).where(customers.c.id == change["customer_id"]))
-    ).scalar_one()
-    judged = await judge(connection, change, asked, state, account_since=account_since, stored=None, locking=False)
+    judged = await judge(connection, change, asked, state, stored=None, locking=False)
     facts, amount = judged.facts, judged.facts.request.amount
     return Preview(
         operation=judged.operation(state),

@@ -13,15 +13,15 @@ from refunds.messages import Situation, Step
 from refunds.processor import MANUAL, PaymentState
 from refunds.settings import Settings
 from refunds.status import BEFORE_OPERATION, Event, Status
-from store import asking, brakes, pacing, quoting, requoting, snapshots
-from store.changes import Change, lock_payment, lock_refund, read_refund
+from store import asking, brakes, pacing, policies, quoting, requoting, snapshots
+from store.changes import Change, lock_payment, lock_refund, lock_with_payment, read_refund
 from store.db import Database
 from store.deadlines import climb, remind_of_holding, remind_of_waiting
 from store.facts import StoredReading, reading_of
 from store.requirements import revision_of
 from store.sending import room
 from store.situations import situation
-from store.sql import Query, Row
+from store.sql import Query, Row, pipelined
 from store.tables import classifications, decisions, instructions, orders, payments, refunds
 
 _TO_READ = Query(
@@ -58,37 +58,40 @@ class Steps:
         text is not yet classified (with ``unread`` it goes on without, and a person reads it), or the payment was not read lately.
         """
         async with self.database.begin() as connection:
-            row = await read_refund(connection, refund_id)
-            if row["status"] != Status.RECEIVED:
-                return situation(dict(row))
-            stored = await reading_of(connection, refund_id) if row["has_text"] else None
-            if row["has_text"] and stored is None and not unread:
-                return situation(dict(row), needs=Step.CLASSIFY)
-            payment_id = row["payment_id"] or await self._resolve(connection, row, stored)
-            if payment_id is None:
-                change = await lock_refund(connection, refund_id, self.database.clock.now)
-                if change.status is Status.RECEIVED:
-                    change.put(run_seen_at=change.at)
-                    await quoting.to_a_person(connection, change, "nobody could tell which payment is meant")
+            payment_id = None
+            if reading is None:  # else its payment is known: it was read
+                row = await read_refund(connection, refund_id)
+                if row["status"] != Status.RECEIVED:
+                    return situation(dict(row))
+                stored = await reading_of(connection, refund_id) if row["has_text"] else None
+                if row["has_text"] and stored is None and not unread:
+                    return situation(dict(row), needs=Step.CLASSIFY)
+                payment_id = row["payment_id"] or await self._resolve(connection, row, stored)
+            payment, change = await lock_with_payment(connection, refund_id, self.database.clock.now, payment_id=payment_id)
+            if change.status is not Status.RECEIVED:
+                return situation(change.row)
+            if payment is None:
+                change.put(run_seen_at=change.at)
+                await quoting.to_a_person(connection, change, "nobody could tell which payment is meant")
                 return await self._saved(connection, change)
-            return await self._quote_first(connection, refund_id, payment_id, stored, reading)
+            return await self._quote_first(connection, change, payment, reading, unread)
 
     async def _quote_first(
-        self, connection: AsyncConnection, refund_id: str, payment_id: str, stored: StoredReading | None, reading: PaymentState | None
+        self, connection: AsyncConnection, change: Change, payment: Row, reading: PaymentState | None, unread: bool
     ) -> Situation:
-        payment = await lock_payment(connection, payment_id)
-        change = await lock_refund(connection, refund_id, self.database.clock.now)
-        if change.status is not Status.RECEIVED:
-            return situation(change.row)
-        state = reading or await self._fresh(connection, change, payment_id, asking.wish_of(change.row))
+        stored = await reading_of(connection, change.id) if change["has_text"] else None
+        if change["has_text"] and stored is None and not unread:
+            return situation(change.row, needs=Step.CLASSIFY)
+        state = reading or await self._fresh(connection, change, payment["id"], asking.wish_of(change.row))
         if state is None:
-            return situation(change.row | {"payment_id": payment_id}, needs=Step.READ_PAYMENT)
-        if reading is not None:
-            await snapshots.save(connection, payment_id, reading, now=change.at)
+            return situation(change.row | {"payment_id": payment["id"]}, needs=Step.READ_PAYMENT)
         # A ticket learns its payment here, and with it the currency its amount is read in.
         change.put(run_seen_at=change.at, currency=payment["currency"])
-        await quoting.quote(connection, self.settings, change, asking.asked_at_first(change, stored, payment_id), state)
-        return await self._saved(connection, change)
+        await quoting.quote(connection, self.settings, change, asking.asked_at_first(change, stored, payment["id"]), state)
+        async with pipelined(connection):
+            if reading is not None:
+                await snapshots.save(connection, payment["id"], reading, now=change.at)
+            return await self._saved(connection, change)
 
     async def _fresh(self, connection: AsyncConnection, change: Change, payment_id: str, wish: Wish) -> PaymentState | None:
         """A reading of the payment that is young enough to quote on, with where its money went when that is to be returned."""
@@ -190,7 +193,8 @@ class Steps:
         What still has to be ``judged`` anew is, before it waits for a limit: that it waits for one says nothing about its terms, and is no reason to judge them.
         """
         revision = await revision_of(connection, change.id, change["revision"])
-        limited = await room(connection, change, revision, processor=payment["processor"], locking=False)
+        force = await policies.in_force(connection, change.at)
+        limited = await room(connection, change, revision, force.policy, processor=payment["processor"], locking=False)
         if limited.refusal is None:
             return False
         code, why = limited.refusal

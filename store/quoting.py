@@ -5,7 +5,7 @@ reservation (promise P2).
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import bindparam, func, insert, literal_column, select
@@ -31,13 +31,13 @@ from refunds.requoting import reviewed_again
 from refunds.settings import Settings
 from refunds.status import Event, Status, allows
 from refunds.terms import LegTerms, OperationKind, Terms
-from store import flows, groups, limits, lines, policies
+from store import controls, flows, groups, limits, lines, policies
 from store.agreeing import judged_hash
 from store.asking import Asked
 from store.changes import SYSTEM, Change
 from store.claims import CLAIMS, claiming, fold
 from store.facts import REQUESTER, UNREAD, StoredReading, gather, reading_of
-from store.requirements import APPROVE, CONSENT, Required, advance_to_unmet, enter_review, record_decision
+from store.requirements import APPROVE, CONSENT, Required, advance, enter_review, record_decision
 from store.sql import Query, Row, pipelined
 from store.tables import customers, orders, payments, principals, processor_binding, revisions
 
@@ -58,6 +58,7 @@ class Judged:
     figures: Refundable
     facts: Facts
     decision: PolicyDecision
+    control: controls.Control
     breakdown: Breakdown | None = None
     planned: Planned = NOTHING_PLANNED
 
@@ -94,9 +95,8 @@ _ORDER = Query(
     .outerjoin(principals, principals.c.id == bindparam("requester"))
     .where(payments.c.id == bindparam("payment"))
 )
-_LOCK_CUSTOMER = Query(
-    select(customers.c.account_created_at).where(customers.c.id == bindparam("customer")).with_for_update(key_share=True)
-)
+_ACCOUNT_SINCE = select(customers.c.account_created_at).where(customers.c.id == bindparam("customer"))
+_CUSTOMER, _LOCK_CUSTOMER = Query(_ACCOUNT_SINCE), Query(_ACCOUNT_SINCE.with_for_update(key_share=True))
 _REVISE = Query(insert(revisions))
 _LAST_BY_OTHERS = Query(
     select(revisions.c.amount, revisions.c.payment_id, revisions.c.terms)
@@ -112,19 +112,21 @@ async def judge(
     asked: Asked,
     state: PaymentState,
     *,
-    account_since: datetime | None,
     stored: StoredReading | None,
     locking: bool = True,
 ) -> Judged:
-    """Gather the facts and judge them under the policy in force, writing nothing; ``locking`` the limits over time unless nothing will be kept of it.
+    """Gather the facts and judge them under the policy in force, writing nothing; ``locking`` the customer and the limits over time unless nothing will be kept
+    of it.
 
     Raises what the amount alone makes impossible.
     """
     async with pipelined(connection):
+        customer = await (_LOCK_CUSTOMER if locking else _CUSTOMER).ask(connection, customer=change["customer_id"])
         newest = await policies.IN_FORCE.ask(connection, at=change.at)
         ordered = await _ORDER.ask(connection, payment=asked.payment_id, requester=change["requester_id"])
         claimed = await CLAIMS.ask(connection, **claiming(asked.payment_id, besides=change.id))
         taken = await lines.TAKEN.ask(connection, **claiming(asked.payment_id, besides=change.id))
+        controlled = await controls.READ.ask(connection)
     order, figures = await ordered.one(), fold(state, await claimed.all())
     force = await policies.applied(connection, await newest.first(), order, change.at)
     if change["group_id"]:
@@ -147,7 +149,7 @@ async def judge(
         reason=asked.reason,
         asked_by_customer=asked.by_customer,
         extracted=asked.extracted,
-        account_since=account_since,
+        account_since=(await customer.one())["account_created_at"],
         stored=stored,
         priced=priced,
         by_lines=asked.by_lines or bool(change["group_id"] and asked.units and not asked.full),
@@ -173,7 +175,8 @@ async def judge(
     if planned.refusal is not None and decision.outcome == "proceed":
         code, why = planned.refusal.value, planned.why
         decision = replace(decision, outcome="deny", consent=False, review=None, code=code, explanation=why)
-    return Judged(force, order, order["account"], figures, facts, decision, priced.breakdown, planned)
+    control = controls.Control(**await controlled.one())
+    return Judged(force, order, order["account"], figures, facts, decision, control, priced.breakdown, planned)
 
 
 async def _plan(
@@ -220,9 +223,8 @@ async def quote(
     what is not as it was is recorded with them. With ``by_itself`` nobody asked for other terms, the old ones lapsed or no longer fit: what a person had
     approved, a person approves again, and so does one wherever the money, a dispute or the order has moved. Saves nothing by itself.
     """
-    account_since = await _LOCK_CUSTOMER.value(connection, customer=change["customer_id"])
     stored = (await reading_of(connection, change.id) or UNREAD) if change["has_text"] else None
-    judged = await judge(connection, change, asked, state, account_since=account_since, stored=stored)
+    judged = await judge(connection, change, asked, state, stored=stored)
     denied = judged.decision.outcome == "deny" and judged.decision.code not in (Code.PAYMENT_DISPUTED, Code.ALREADY_RETURNED)
     if refuse_denied and denied:
         code = Code(judged.decision.code or Code.POLICY_DENIED)
@@ -271,10 +273,6 @@ async def _write(
     }
     changed = differences(before, row) if before is not None else ()
     row["changes"] = [one.plain() for one in changed] if before is not None else None
-    async with pipelined(connection):
-        await _REVISE.ask(connection, **row)
-        if proceeding:
-            await _take(connection, change, state, judged, revision)
     if proceeding:
         await limits.tell_of_warnings(connection, change, judged.force.policy, decision.limits)
     change.put(
@@ -314,7 +312,11 @@ async def _write(
         changed=[one.field for one in changed] or None,
         sources=row["sources"],
     )
-    await _move(connection, change, row, decision, why_no_terms)
+    async with pipelined(connection):
+        await _REVISE.ask(connection, **row)
+        if proceeding:
+            await _take(connection, change, state, judged, revision)
+        await _move(connection, change, row, decision, why_no_terms, judged.control)
 
 
 async def _take(connection: AsyncConnection, change: Change, state: PaymentState, judged: Judged, revision: int) -> None:
@@ -335,8 +337,14 @@ async def _take(connection: AsyncConnection, change: Change, state: PaymentState
 
 
 async def _move(
-    connection: AsyncConnection, change: Change, row: dict[str, Any], decision: PolicyDecision, why_no_terms: str | None
+    connection: AsyncConnection,
+    change: Change,
+    row: dict[str, Any],
+    decision: PolicyDecision,
+    why_no_terms: str | None,
+    control: controls.Control,
 ) -> None:
+    recorded: list[Row] = []
     if decision.outcome == "deny":
         change.put(detail=decision.explanation)
         change.move(Event.DENY, code=Code(decision.code or Code.POLICY_DENIED), revision=change["revision"])
@@ -348,7 +356,7 @@ async def _move(
     if why_no_terms:
         change.put(detail=why_no_terms)
     elif _consented_by_asking(row["facts"]):
-        await record_decision(
+        consent = await record_decision(
             connection,
             change,
             kind=CONSENT,
@@ -359,7 +367,8 @@ async def _move(
             person=f"customer:{change['customer_id']}",
             role="customer",
         )
-    await advance_to_unmet(connection, change, row)
+        recorded.append(consent)
+    await advance(connection, change, row, recorded, control)
 
 
 def _recorded(facts: Facts) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from refunds.ids import Prefix, new_id
 from refunds.status import Event, Status
 from store import controls
 from store.changes import SYSTEM, Change
-from store.sql import Query, Row
+from store.sql import Query, Row, pipelined
 from store.tables import decisions, orders, payments, revisions
 
 APPROVE, DENY = "approve", "deny"
@@ -45,7 +45,7 @@ REVISION = Query(
         revisions.c.refund_id == bindparam("refund"), revisions.c.revision == bindparam("number")
     )
 )
-_DECISIONS = Query(
+DECISIONS = Query(
     select(decisions)
     .where(decisions.c.refund_id == bindparam("refund"), decisions.c.revision == bindparam("number"))
     .order_by(decisions.c.recorded_at, decisions.c.id)
@@ -66,7 +66,7 @@ def order_moved(revision: Row) -> str | None:
 
 async def decisions_on(connection: AsyncConnection, refund_id: str, revision: int) -> list[Row]:
     """The decisions recorded on one revision, in their order."""
-    return list(await _DECISIONS.all(connection, refund=refund_id, number=revision))
+    return list(await DECISIONS.all(connection, refund=refund_id, number=revision))
 
 
 def approvals(recorded: list[Row], kind: str, terms_hash: str) -> list[Row]:
@@ -111,32 +111,31 @@ async def record_decision(
     role: str,
     on_behalf_of: str | None = None,
     delegation_id: str | None = None,
-) -> str:
-    """Record one decision on the present revision and enter it in the ledger; returns its id."""
-    decision_id = new_id(Prefix.DECISION)
-    await _RECORD.do(
-        connection,
-        id=decision_id,
-        refund_id=change.id,
-        revision=change["revision"],
-        kind=kind,
-        step=step,
-        verdict=verdict,
-        terms_hash=terms_hash,
-        principal_id=principal_id,
-        person=person,
-        on_behalf_of=on_behalf_of,
-        delegation_id=delegation_id,
-        role=role,
-        recorded_at=change.at,
-        delivered_at=None,
-    )
+) -> Row:
+    """Record one decision on the present revision and enter it in the ledger; returns it. In a pipeline, or outside of one."""
+    decision = {
+        "id": new_id(Prefix.DECISION),
+        "refund_id": change.id,
+        "revision": change["revision"],
+        "kind": kind,
+        "step": step,
+        "verdict": verdict,
+        "terms_hash": terms_hash,
+        "principal_id": principal_id,
+        "person": person,
+        "on_behalf_of": on_behalf_of,
+        "delegation_id": delegation_id,
+        "role": role,
+        "recorded_at": change.at,
+        "delivered_at": None,
+    }
+    await _RECORD.ask(connection, **decision)
     change.note(
         "decision_recorded",
         actor=principal_id or person,
         on_behalf_of=on_behalf_of,
         delegation=delegation_id,
-        decision=decision_id,
+        decision=decision["id"],
         kind=kind,
         step=step,
         verdict=verdict,
@@ -144,17 +143,28 @@ async def record_decision(
         terms_hash=terms_hash,
         role=role,
     )
-    return decision_id
+    return decision
 
 
-async def advance_to_unmet(connection: AsyncConnection, change: Change, revision: Row, *, actor: str = SYSTEM) -> None:
+async def advance_to_unmet(connection: AsyncConnection, change: Change, revision: Row, *, actor: str) -> None:
+    """Move the refund to the first requirement of its revision that is unmet, as :func:`advance` does, by what is recorded now."""
+    async with pipelined(connection):
+        decided = await DECISIONS.ask(connection, refund=change.id, number=change["revision"])
+        controlled = await controls.READ.ask(connection)
+    control = controls.Control(**await controlled.one())
+    await advance(connection, change, revision, list[Row](await decided.all()), control, actor=actor)
+
+
+async def advance(
+    connection: AsyncConnection, change: Change, revision: Row, recorded: list[Row], control: controls.Control, *, actor: str = SYSTEM
+) -> None:
     """Move the refund to the first requirement of its revision that is unmet: consent, then review; with none left it is approved.
 
-    In draft mode, and in a tier of which the policy makes drafts, it becomes ``drafted`` instead of approved. The caller holds the refund's lock and saves.
+    ``recorded`` is every decision on that revision. In draft mode, and in a tier of which the policy makes drafts, it becomes ``drafted`` instead of approved.
+    The caller holds the refund's lock and saves. In a pipeline, or outside of one.
     """
     required = Required.of(revision["decision"])
     terms_hash: str | None = revision["terms_hash"]
-    recorded = await decisions_on(connection, change.id, change["revision"])
     if terms_hash is None:
         assert required.review is not None
         enter_review(change, required.review, actor=actor)
@@ -183,7 +193,6 @@ async def advance_to_unmet(connection: AsyncConnection, change: Change, revision
             person=f"policy:{version}",
             role="policy",
         )
-    control = await controls.read(connection)
     drafted = control.mode == "draft" or revision["decision"].get("draft", False)
     change.put(queue=None, review_by=None, wake_at=None)
     change.move(Event.DRAFT if drafted else Event.APPROVE, actor=actor, revision=change["revision"], terms_hash=terms_hash)

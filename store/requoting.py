@@ -1,6 +1,5 @@
 """Held refunds before they go on: judged anew after whatever kept them back, on a reading of a moment ago."""
 
-from sqlalchemy import bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from refunds.errors import Code, RefundError
@@ -10,14 +9,10 @@ from store import quoting
 from store.asking import Asked
 from store.changes import Change
 from store.facts import UNREAD, reading_of
-from store.sql import Query, Row
-from store.tables import customers
+from store.sql import Row
 
 MOMENTARY = frozenset({Code.PROCESSOR_UNREACHABLE.value, Code.PAYMENT_BUSY.value, Code.LIMIT_EXCEEDED.value})
 """What keeps a refund back for its turn, and says nothing about its terms: it goes on as it was approved. The attempt reads the payment anyway."""
-
-
-_ACCOUNT_SINCE = Query(select(customers.c.account_created_at).where(customers.c.id == bindparam("customer")))
 
 
 async def no_news(connection: AsyncConnection, change: Change, revision: Row, asked: Asked, state: PaymentState) -> bool:
@@ -25,10 +20,9 @@ async def no_news(connection: AsyncConnection, change: Change, revision: Row, as
 
     The caller holds the locks of the payment and the refund.
     """
-    account_since = await _ACCOUNT_SINCE.value(connection, customer=change["customer_id"])
     stored = (await reading_of(connection, change.id) or UNREAD) if change["has_text"] else None
     try:
-        judged = await quoting.judge(connection, change, asked, state, account_since=account_since, stored=stored, locking=False)
+        judged = await quoting.judge(connection, change, asked, state, stored=stored, locking=False)
     except RefundError as error:
         why: str | None = error.detail
     else:

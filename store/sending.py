@@ -22,7 +22,7 @@ from refunds.policy import Policy
 from refunds.policy.limits import LimitRule, standing
 from refunds.status import Status
 from refunds.terms import OperationKind
-from store import limits, pacing, policies, rates
+from store import limits, pacing, rates
 from store.changes import Change
 from store.sql import Query, Row, pipelined
 from store.tables import refunds
@@ -85,10 +85,9 @@ class Room:
             change.put(wake_at=self.looks_at)
 
 
-async def room(connection: AsyncConnection, change: Change, revision: Row, *, processor: str, locking: bool) -> Room:
-    """Whether a refund may be sent now, under the limits of the version in force now. ``locking`` them, last of all locks, until the transaction ends."""
-    force, subject, at = await policies.in_force(connection, change.at), limits.Subject.of(change.row), change.at
-    policy = force.policy
+async def room(connection: AsyncConnection, change: Change, revision: Row, policy: Policy, *, processor: str, locking: bool) -> Room:
+    """Whether a refund may be sent now, under the limits of the policy in force now. ``locking`` them, last of all locks, until the transaction ends."""
+    subject, at = limits.Subject.of(change.row), change.at
     uses = await _uses(connection, change, revision, policy, processor)
     late = _not_counted_yet(policy, subject, revision)
     async with pipelined(connection):

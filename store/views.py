@@ -20,11 +20,11 @@ from refunds.processor import MANUAL
 from refunds.refundable import Refundable
 from refunds.status import Status
 from store import brakes, identifiers, limits, policies
-from store.claims import refundable_of
+from store.claims import CLAIMS, claiming, fold
 from store.identifiers import KEY_SQL
 from store.sending import worth_of
 from store.snapshots import by_hand, from_plain, to_plain
-from store.sql import Query, Row
+from store.sql import Query, Row, pipelined
 from store.tables import instructions, refunds
 
 _HELD_UP_BY = f"""
@@ -141,14 +141,20 @@ async def refund(connection: AsyncConnection, refund_id: str, *, integration: st
         payment = {"id": row["payment_id"], "currency": row["payment_currency"], "amount": row["payment_amount"]}
         row = {**row, "snapshot": to_plain(by_hand(payment, now))}
     waiting = Status(row["status"]) in _MAY_BE_STOPPED or row["legs_at"] is not None
-    row = {**row, "held_by": await brakes.stops_of(connection, row["processor"], refund_id) if waiting and row["processor"] else []}
+    stopped = claimed = None
+    async with pipelined(connection):
+        if waiting and row["processor"]:
+            stopped = await brakes.STOPS.ask(connection, refund=refund_id, processor=row["processor"])
+        if row["payment_id"] is not None and row["snapshot"] is not None:
+            claimed = await CLAIMS.ask(connection, **claiming(row["payment_id"], besides=refund_id))
+    row = {**row, "held_by": [] if stopped is None else await stopped.all()}
     figures = None
-    if row["payment_id"] is not None and row["snapshot"] is not None:
+    if claimed is not None:
         # Without this refund altogether: neither what it claims nor what the processor may already show of it.
         own = {operation["id"] for operation in row["operations"] or ()}
         state = from_plain(row["snapshot"])
         state = replace(state, refunds=tuple(r for r in state.refunds if r.operation not in own))
-        figures = await refundable_of(connection, row["payment_id"], state, besides=refund_id)
+        figures = fold(state, await claimed.all())
     return Seen(row, figures, await _limits(connection, row, now) if limits_now else None)
 
 
