@@ -37,8 +37,12 @@ class Prefix(StrEnum):
 
 
 def new_id(prefix: Prefix) -> str:
-    """Return a new id such as ``rf_06f2...``: unique, unguessable in 74 bits, sorting by creation to the millisecond."""
-    return id_of(prefix, time.time_ns() // 1_000_000, secrets.randbits(80))
+    """Return a new id such as ``rf_06f2...``: unique, unguessable in 68 bits, sorting by creation.
+
+    Twelve of the bits behind the millisecond are its fraction (RFC 9562, section 6.2, method 3), so that what one transaction makes sorts in its sequence.
+    """
+    millis, nanos = divmod(time.time_ns(), 1_000_000)
+    return id_of(prefix, millis, (nanos * 4096 // 1_000_000) << 68 | secrets.randbits(68))
 
 
 def id_of(prefix: Prefix, millis: int, bits: int) -> str:

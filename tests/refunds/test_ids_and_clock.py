@@ -21,8 +21,9 @@ def test_ids_are_unique_and_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len({new_id(Prefix.REFUND) for _ in range(5_000)}) == 5_000
     made: list[str] = []
     for millis in (1, 31, 32, 1_789_000_000_000, 1_789_000_000_001, 2**47):
-        monkeypatch.setattr("refunds.ids.time.time_ns", lambda millis=millis: millis * 1_000_000)
-        made.append(new_id(Prefix.REFUND))
+        for nanos in (0, 250, 500, 31_000, 500_000, 999_500, 999_999):  # what one transaction makes comes within a millisecond
+            monkeypatch.setattr("refunds.ids.time.time_ns", lambda millis=millis, nanos=nanos: millis * 1_000_000 + nanos)
+            made.append(new_id(Prefix.REFUND))
     assert made == sorted(made)
 
 
