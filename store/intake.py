@@ -21,7 +21,7 @@ from refunds.requests import GroupRequest, RefundRequest, Ticket
 from refunds.status import Status
 from store import identifiers, lines, orders
 from store.changes import plain
-from store.sql import Query, Row, pipelined
+from store.sql import Query, Row
 from store.tables import customers, ledger, refunds
 from store.texts import Texts
 from store.vault import keys_of
@@ -65,12 +65,17 @@ _KNOWN = (
     .where(customers.c.id == bindparam("customer_id"), customers.c.forgotten_at.is_(None))
     .with_for_update(read=True, key_share=True)
 )
-_STORE = Query(insert(refunds).from_select(_GIVEN, _KNOWN).on_conflict_do_nothing(index_elements=["integration", "idempotency_key"]))
-_ENTER = Query(
-    insert(ledger).values(
-        {name: bindparam(name) for name in ("at", "type", "refund_id", "refund_version", "actor", "on_behalf_of", "data", "commitments")}
-    )
+_STORED = (
+    insert(refunds)
+    .from_select(_GIVEN, _KNOWN)
+    .on_conflict_do_nothing(index_elements=["integration", "idempotency_key"])
+    .returning(refunds.c.id)
+    .cte("stored")
 )
+_ENTERED = ("at", "type", "refund_id", "refund_version", "actor", "on_behalf_of", "data", "commitments")
+_ENTRY = select(*(cast(bindparam(name, type_=ledger.c[name].type), ledger.c[name].type) for name in _ENTERED)).select_from(_STORED)
+_STORE = Query(insert(ledger).from_select(_ENTERED, _ENTRY, include_defaults=False))
+"""Stores a refund with its first ledger entry, or neither."""
 
 
 NOT_KEPT = "This Idempotency-Key was used before, and what was asked for with it is not kept any more. Read what it made."
@@ -144,6 +149,11 @@ async def store_refund(
         details[ALIKE] = [fingerprint(kind, value) for kind, value in alike]
     row: dict[str, Any] = values | {"status": Status.RECEIVED.value, "customer_id": owner.id, "details": details}
     of_key, of_body = fingerprints(connection, key, body_hash)
+    words = {"message": request.message, "agent_reasoning": request.agent_reasoning, "conversation": request.conversation_context}
+    words[DETAILS] = json.dumps(personal, ensure_ascii=False) if personal else None
+    sealed = texts.seal(owner.key, refund_id=refund_id, customer_id=owner.id, values=words)
+    first = {identifiers.CUSTOMER: owner.made} if owner.made else {}
+    kind = "ticket" if isinstance(request, Ticket) else "refund"
     stored = await _STORE.do(
         connection,
         id=refund_id,
@@ -160,6 +170,14 @@ async def store_refund(
         revision=0,
         rung=0,
         reminded=False,
+        at=now,
+        type="refund_received",
+        refund_id=refund_id,
+        refund_version=1,
+        actor=actor.principal_id,
+        on_behalf_of=owner.id,
+        data=plain({"body_hash": of_body, "kind": kind, "masked": sealed.masked or None}),
+        commitments=(sealed.commitments | first) or None,
         **({"group_id": None} | row),
     )
     if not stored:  # the same request, a moment earlier, through another process; or its customer was forgotten since their order was found
@@ -167,25 +185,7 @@ async def store_refund(
         if replay is None:
             raise RefundError(Code.ORDER_NOT_FOUND, field="order_id")
         return replay
-    words = {"message": request.message, "agent_reasoning": request.agent_reasoning, "conversation": request.conversation_context}
-    words[DETAILS] = json.dumps(personal, ensure_ascii=False) if personal else None
-    sealed = texts.seal(owner.key, refund_id=refund_id, customer_id=owner.id, values=words)
-    first = {identifiers.CUSTOMER: owner.made} if owner.made else {}
-    async with pipelined(connection):
-        await _ENTER.ask(
-            connection,
-            at=now,
-            type="refund_received",
-            refund_id=refund_id,
-            refund_version=1,
-            actor=actor.principal_id,
-            on_behalf_of=owner.id,
-            data=plain(
-                {"body_hash": of_body, "kind": "ticket" if isinstance(request, Ticket) else "refund", "masked": sealed.masked or None}
-            ),
-            commitments=(sealed.commitments | first) or None,
-        )
-        await texts.store(connection, sealed)
+    await texts.store(connection, sealed)
     points.writes("refund_received")
     return Accepted(refund_id, replayed=False, row=row)
 

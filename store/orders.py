@@ -1,5 +1,6 @@
 """The merchant's orders, versioned, and which payment of which order a request means. Every look-up is scoped by the customer."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -18,7 +19,7 @@ from refunds.processor import MANUAL
 from store import identifiers
 from store.changes import enter
 from store.identifiers import KEY_COLUMNS, Customer
-from store.sql import Query, Row
+from store.sql import Query, Row, pipelined
 from store.tables import customer_keys, customers, order_versions, orders, payments
 from store.vault import customer_key
 
@@ -30,6 +31,12 @@ _WITH_OWNER = (
 _BY_REF = Query(_WITH_OWNER.where(orders.c.ref_lookup == bindparam("lookup")))
 _BY_ID = Query(_WITH_OWNER.where(orders.c.id == bindparam("order")))
 _PAYMENTS_OF = Query(select(payments).where(payments.c.order_id == bindparam("order")).order_by(payments.c.id))
+_PAYMENTS_OF_REF = Query(
+    select(payments)
+    .join(orders, orders.c.id == payments.c.order_id)
+    .where(orders.c.ref_lookup == bindparam("lookup"))
+    .order_by(payments.c.id)
+)
 _PAYMENT = Query(select(payments).where((payments.c.processor_payment == bindparam("ref")) | (payments.c.id == bindparam("ref"))))
 
 
@@ -159,7 +166,11 @@ async def payments_of(connection: AsyncConnection, order_id: str) -> list[Row]:
 
 async def taken_for(connection: AsyncConnection, order_id: str) -> list[Row]:
     """The payments of an order, oldest first, without manual ones that it names no more: nothing was taken by those."""
-    return [payment for payment in await payments_of(connection, order_id) if payment["amount"]]
+    return _taken(await payments_of(connection, order_id))
+
+
+def _taken(found: Sequence[Row]) -> list[Row]:
+    return [payment for payment in found if payment["amount"]]
 
 
 class Target:
@@ -192,8 +203,11 @@ async def find_target(connection: AsyncConnection, *, customer_ref: str, order_r
         owner = identifiers.customer_lookup(connection, customer_ref)
         named = None if order_ref is None else await _order_by_ref(connection, order_ref)
         return await _target_by_payment(connection, "owner", owner, payment_ref, named, names_an_order=order_ref is not None)
-    order = await find_order(connection, customer_ref=customer_ref, order_ref=order_ref)
-    candidates = await taken_for(connection, order["id"])
+    lookup = None if order_ref is None else identifiers.order_lookup(connection, order_ref)
+    async with pipelined(connection):
+        named, paid = await _BY_REF.ask(connection, lookup=lookup), await _PAYMENTS_OF_REF.ask(connection, lookup=lookup)
+    order = _owned(await named.first(), identifiers.customer_lookup(connection, customer_ref))
+    candidates = _taken(await paid.all())
     if not candidates:
         raise RefundError(Code.PAYMENT_NOT_FOUND, "The order has no payment that could be refunded.", field="order_id")
     if len(candidates) > 1:
@@ -219,7 +233,11 @@ async def find_target_of(connection: AsyncConnection, *, customer_id: str, order
 async def find_order(connection: AsyncConnection, *, customer_ref: str, order_ref: str | None) -> Row:
     """An order of this customer. Raises ``ORDER_NOT_FOUND`` (as :class:`OwnershipMismatch` when it exists but is another customer's)."""
     order = None if order_ref is None else await _order_by_ref(connection, order_ref)
-    if order is None or order["owner"] != identifiers.customer_lookup(connection, customer_ref):
+    return _owned(order, identifiers.customer_lookup(connection, customer_ref))
+
+
+def _owned(order: Row | None, owner: bytes) -> Row:
+    if order is None or order["owner"] != owner:
         kind = RefundError if order is None else OwnershipMismatch
         raise kind(Code.ORDER_NOT_FOUND, field="order_id")
     return order
