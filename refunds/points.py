@@ -142,7 +142,7 @@ def check(text: str) -> None:
 
 
 _watcher: Watcher | None = None
-_written: ContextVar[list[str] | None] = ContextVar("written", default=None)
+_open: ContextVar["Transaction | None"] = ContextVar("open", default=None)
 
 
 def arm(text: str) -> None:
@@ -170,9 +170,16 @@ def writes(*names: str) -> None:
     """Tell what the open transaction writes. Costs nothing when no test looks."""
     if _watcher is None:
         return
-    written = _written.get()
-    if written is not None:
-        written += [name for name in dict.fromkeys(names) if name not in written]
+    transaction = _open.get()
+    if transaction is not None:
+        transaction.write(names)
+
+
+async def committing() -> None:
+    """Right before the commit of the open transaction, for who commits it before its end."""
+    transaction = None if _watcher is None else _open.get()
+    if transaction is not None:
+        await transaction.committing()
 
 
 @asynccontextmanager
@@ -192,21 +199,25 @@ class Transaction:
 
     def __init__(self) -> None:
         self._written: list[str] = []
-        self._name = UNNAMED
+        self._name: str | None = None
 
     def __enter__(self) -> "Transaction":
         if _watcher is not None:
-            self._enclosing = _written.get()
-            _written.set(self._written)
+            self._enclosing = _open.get()
+            _open.set(self)
         return self
 
     def __exit__(self, *_error: object) -> None:
-        if _written.get() is self._written:
-            _written.set(self._enclosing)
+        if _open.get() is self:
+            _open.set(self._enclosing)
+
+    def write(self, names: Iterable[str]) -> None:
+        """What it writes: part of its name."""
+        self._written += [name for name in dict.fromkeys(names) if name not in self._written]
 
     async def committing(self) -> None:
-        """Right before the commit."""
-        if _watcher is not None:
+        """Right before the commit. Once: one that was committed before its end has had it."""
+        if _watcher is not None and self._name is None:
             self._name = "+".join(self._written) or UNNAMED
             await _watcher(f"before:{self._name}")
 

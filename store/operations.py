@@ -7,6 +7,7 @@ refusal concludes anything.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from sqlalchemy import ARRAY, DateTime, Interval, Text, any_, bindparam, func, insert, or_, select, true, update
@@ -42,7 +43,7 @@ from store.operation_rows import LAPSED, NOT_SENT, REFUSED, UNKNOWN, Attempt, Op
 from store.requirements import DECISIONS, REVISION, Required, order_moved, sufficient
 from store.sending import Room, room
 from store.situations import situation
-from store.sql import Query, Row, pipelined
+from store.sql import Query, Row, commit, pipelined
 from store.tables import attempts, consumed_decisions, instructions, operations, payments, processor_refunds, refunds
 
 __all__ = ["Attempt", "Operation", "Payments", "Standing"]
@@ -99,7 +100,16 @@ class Payments(Holding):
         statement after the locks: the stop, halts, that the refund still stands so and the reading is fresh, that no other attempt is open, the terms, the
         payment's state and disputes, and what is still refundable. One that waits for another of its payment stays as it is. An
         operation that may already have been sent is never held: when it does not fit any more it is looked up and not repeated.
+
+        Limits over time are locked last of all, when everything else is written, and until the commit that comes with the next statement: every refund is
+        counted by the limits of everyone. Without room for it all is taken back and done again in the sequence that tells why.
         """
+        try:
+            return await self._open_attempt(seen, state, written_first=True)
+        except _NoRoom:
+            return await self._open_attempt(seen, state, written_first=False)
+
+    async def _open_attempt(self, seen: Standing, state: PaymentState, *, written_first: bool) -> tuple[Operation, Attempt] | Situation:
         async with self.database.begin() as connection:
             brake, payment, change = await self._locked_to_send(connection, STRIPE, seen.situation.refund)
             # What the caller knows was read before calls to the processor took their time; only what is read under the locks counts.
@@ -115,10 +125,11 @@ class Payments(Holding):
                 refusal = _moved(revision) or await _legs_unfit(connection, change, revision, state)
             consumed = approvals_to_consume(change, revision, now.decisions) if refusal is None and current is None else None
             limited: Room | None = None
-            # Last of all: it locks what every refund is counted by. What is being sent already was counted then.
-            if refusal is None and change.status is Status.APPROVED:
-                policy = (await policies.parsed(connection, now.newest)).policy
-                limited = await room(connection, change, revision, policy, processor=payment["processor"], locking=True)
+            counted = change.status is Status.APPROVED  # what is being sent already was counted then
+            policy = (await policies.parsed(connection, now.newest)).policy
+            weighing = partial(room, connection, change, revision, policy, processor=payment["processor"], locking=True)
+            if refusal is None and counted and not written_first:
+                limited = await weighing()
                 refusal = limited.refusal
             if refusal is None:
                 async with pipelined(connection):
@@ -126,12 +137,19 @@ class Payments(Holding):
                     if consumed is not None:
                         await self._write_operation(connection, change, revision, intended, consumed)
                         await leg_rows.write(connection, change, revision["terms"], operation=intended.id)
-                    if limited is not None:
-                        await limited.take(connection, change)
                     change.put(detail=None)  # what it waited for until now
-                    if change.status is Status.APPROVED:
+                    if counted:
                         change.move(Event.SUBMIT, revision=intended.revision, terms_hash=change["terms_hash"])
                     attempt = await self._insert_attempt(connection, change, intended)
+                if counted and written_first:
+                    limited = await weighing()
+                    if limited.refusal is not None:
+                        raise _NoRoom
+                async with pipelined(connection):
+                    if limited is not None:
+                        await limited.take(connection, change)
+                        await change.save(connection)  # what people are told of limits that are nearly used
+                    await commit(connection)
                 return intended, attempt
             await snapshots.save(connection, payment["id"], state, now=change.at)
             code, why = refusal
@@ -337,6 +355,10 @@ class Payments(Holding):
                 await connection.execute(select(payments.c.processor_payment, payments.c.currency).where(payments.c.id == payment_id))
             ).one()
             return row.processor_payment, row.currency
+
+
+class _NoRoom(Exception):
+    """A limit over time has no room for what was written already."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from store.facts import StoredReading, reading_of
 from store.requirements import revision_of
 from store.sending import room
 from store.situations import situation
-from store.sql import Query, Row, pipelined
+from store.sql import Query, Row, commit, pipelined
 from store.tables import classifications, decisions, instructions, orders, payments, refunds
 
 _TO_READ = Query(
@@ -91,7 +91,9 @@ class Steps:
         async with pipelined(connection):
             if reading is not None:
                 await snapshots.save(connection, payment["id"], reading, now=change.at)
-            return await self._saved(connection, change)
+            found = await self._saved(connection, change)
+            await commit(connection)
+        return found
 
     async def _fresh(self, connection: AsyncConnection, change: Change, payment_id: str, wish: Wish) -> PaymentState | None:
         """A reading of the payment that is young enough to quote on, with where its money went when that is to be returned."""

@@ -17,7 +17,7 @@ from refunds.status import Event, Status, allows
 from store import leg_rows
 from store.changes import Change
 from store.operation_rows import ANSWERED, UNKNOWN, Attempt, Operation, OperationRows
-from store.sql import Query, pipelined
+from store.sql import Query, commit, pipelined
 from store.tables import attempts, operations, processor_refunds
 
 _FRESH = ("state", "raw_state", "failure_reason", "updated_at")
@@ -87,7 +87,9 @@ class Receipts(OperationRows):
                     approved = {"amount": operation.amount, "processor_payment": operation.request.processor_payment}
                     conclusion = conclude(refund, **approved, operation=operation.id)
                     await self._apply(connection, change, operation, conclusion, processor_refund=refund.id)
-                return await self._saved(connection, change)
+                found = await self._saved(connection, change)
+                await commit(connection)
+            return found
 
     async def _keep(self, connection: AsyncConnection, change: Change, operation: Operation, refund: ProcessorRefund) -> bool:
         """Store the processor's refund; false when something newer is known of it (field report 22)."""

@@ -16,6 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.expression import Executable
 from sqlalchemy.types import JSON
 
+from refunds import points
+
 Row = Mapping[Any, Any]
 """A row by column names, however it was read."""
 
@@ -103,6 +105,14 @@ async def pipelined(connection: AsyncConnection) -> AsyncIterator[None]:
     """
     async with driver(connection).pipeline():
         yield
+
+
+async def commit(connection: AsyncConnection) -> None:
+    """Commit as the last statement of a pipeline, so that its locks are held for no trip of ours; what one of its statements raises is raised here, and then
+    nothing is stored. Nothing may follow in the transaction, whose end finds nothing left to commit.
+    """
+    await points.committing()
+    await driver(connection).commit()
 
 
 def driver(connection: AsyncConnection) -> psycopg.AsyncConnection[Any]:

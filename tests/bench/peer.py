@@ -87,7 +87,11 @@ class _Activities:
 activities = _Activities()
 
 
-@DBOS.step()
+RETRIED = {"retries_allowed": True, "interval_seconds": 0.2, "backoff_rate": 2.0, "max_attempts": 10}
+"""As the product's steps are: a lock that was not had in time, for one, is no end of a refund."""
+
+
+@DBOS.step(**RETRIED)
 async def read(refund: str) -> PaymentState:
     """Read the payment live, for the quote."""
     wanted = await activities.steps.payment_to_read(refund)
@@ -96,13 +100,13 @@ async def read(refund: str) -> PaymentState:
     return await activities.reader.look(*wanted)
 
 
-@DBOS.step()
+@DBOS.step(**RETRIED)
 async def quote(refund: str, state: PaymentState) -> Situation:
     """Judge the request and write its exact terms."""
     return await activities.steps.prepare(refund, state)
 
 
-@DBOS.step()
+@DBOS.step(**RETRIED)
 async def read_again(refund: str) -> tuple[Standing, PaymentState]:
     """Read the payment live, before anything is sent."""
     standing = await activities.settling.standing(refund)
@@ -112,7 +116,7 @@ async def read_again(refund: str) -> tuple[Standing, PaymentState]:
     return standing, state
 
 
-@DBOS.step()
+@DBOS.step(**RETRIED)
 async def intend(standing: Standing, state: PaymentState) -> tuple[Operation, Attempt, float]:
     """Write intent and attempt; until when the attempt may be sent."""
     began = uptime()
@@ -122,13 +126,13 @@ async def intend(standing: Standing, state: PaymentState) -> tuple[Operation, At
     return *opened, began + opened[1].send_within_s
 
 
-@DBOS.step()
+@DBOS.step(**RETRIED)
 async def send(operation: Operation, send_before: float) -> ProcessorRefund:
     """Send the refund."""
     return await activities.processor.refund(operation.request, send_before=send_before)
 
 
-@DBOS.step()
+@DBOS.step(**RETRIED)
 async def record(operation: Operation, attempt: Attempt, refund: ProcessorRefund) -> Situation:
     """Record the receipt."""
     return await activities.settling.receipt(operation, refund, attempt=attempt)
@@ -147,13 +151,13 @@ async def carry(refund: str) -> str:
     return found.status
 
 
-@DBOS.step()
+@DBOS.step(**RETRIED)
 async def prepare(refund: str) -> Situation:
     """Read the payment live and quote."""
     return await activities.prepare.prepare(StepInput(refund))
 
 
-@DBOS.step()
+@DBOS.step(**RETRIED)
 async def submit(refund: str) -> Situation:
     """Send the refund. It asks its host which attempt this is, so it runs in the environment the SDK offers for activities outside a worker."""
     return await ActivityEnvironment().run(activities.submit.submit, StepInput(refund))
