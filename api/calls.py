@@ -147,7 +147,12 @@ class Call:
             raise
 
 
-TheCall = Annotated[Call, Depends(Call)]
+async def _call(request: Request) -> Call:
+    # A coroutine: what is none, the framework would run in another thread, a trip there and back for every call.
+    return Call(request)
+
+
+TheCall = Annotated[Call, Depends(_call)]
 
 
 _ONCE = ("authorization", "idempotency-key", "content-type", "content-length", "transfer-encoding")

@@ -2,8 +2,9 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from api.erasure_list import ErasureList
 from api.limits import Limits
@@ -32,3 +33,11 @@ class Services:
 def services_of(request: Request) -> Services:
     """The process's services."""
     return request.app.state.services
+
+
+async def _services(request: Request) -> Services:
+    # A coroutine: what is none, the framework would run in another thread, a trip there and back for every call.
+    return services_of(request)
+
+
+TheServices = Annotated[Services, Depends(_services)]

@@ -18,7 +18,7 @@ from store.tables import controls as controls_table
 from store.tables import halts as halted
 
 _NOT_AS_APPROVED = [literal(code.value) for code in (Code.RESPONSE_MISMATCH, Code.REFUNDED_TWICE)]
-_DOUBTS = Query(
+_DOUBTING = (
     select(refunds.c.id)
     .where(
         refunds.c.payment_id == bindparam("payment"),
@@ -36,8 +36,9 @@ _DOUBTS = Query(
     .order_by("id")
     .limit(literal_column("1"))
 )
+_DOUBTS = Query(_DOUBTING)
 
-_UNDER_WAY = Query(
+_SENDING = (
     select(refunds.c.id)
     .join(operations, operations.c.refund_id == refunds.c.id)
     .join(attempts, attempts.c.operation_id == operations.c.id)
@@ -51,6 +52,8 @@ _UNDER_WAY = Query(
     .order_by(attempts.c.opened_at)
     .limit(literal_column("1"))
 )
+_doubting, _sending = _DOUBTING.subquery("doubting"), _SENDING.subquery("sending")
+_NOW = Query(select(select(_doubting.c.id).scalar_subquery().label("doubting"), select(_sending.c.id).scalar_subquery().label("sending")))
 
 _PROCESSOR = bindparam("processor", type_=Text)
 _HALT = (
@@ -148,34 +151,32 @@ def _of_agent(scope: str) -> str:
 async def of_payment(connection: AsyncConnection, payment_id: str, *, besides: str) -> Brake | None:
     """What keeps back every refund of a payment but the one ``besides``, or ``None``: another that is parked because it is not what was approved, or one that
     the database had forgotten and nobody has judged."""
-    return _doubt(await _DOUBTS.first(connection, payment=payment_id, besides=besides))
+    return _doubt(await _DOUBTS.value(connection, payment=payment_id, besides=besides))
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What :func:`ask_of_payment_now` asked, to be read after the pipeline's end."""
 
-    doubting: Answer
-    sending: Answer
+    now: Answer
 
     async def read(self) -> Brake | None:
         """What keeps the refund back, or ``None``."""
-        found, other = await self.doubting.first(), await self.sending.first()
-        if found is None and other is not None:
-            return Code.PAYMENT_BUSY, f"{other['id']} of the same payment is being sent; this one comes after it"
-        return _doubt(found)
+        now = await self.now.one()
+        if now["doubting"] is None and now["sending"] is not None:
+            return Code.PAYMENT_BUSY, f"{now['sending']} of the same payment is being sent; this one comes after it"
+        return _doubt(now["doubting"])
 
 
 async def ask_of_payment_now(connection: AsyncConnection, payment_id: str, *, besides: str, longest: timedelta) -> Asked:
     """Ask the same right before a call, in a pipeline; and for another of the payment that may be under way, for at most ``longest`` after it had to be sent.
     Each waits its turn (``PAYMENT_BUSY``), because the processor takes one call of a payment at a time."""
-    doubting = await _DOUBTS.ask(connection, payment=payment_id, besides=besides)
-    return Asked(doubting, await _UNDER_WAY.ask(connection, payment=payment_id, besides=besides, longest=longest))
+    return Asked(await _NOW.ask(connection, payment=payment_id, besides=besides, longest=longest))
 
 
-def _doubt(found: Row | None) -> Brake | None:
+def _doubt(found: str | None) -> Brake | None:
     if found is None:
         return None
-    if is_id(found["id"], Prefix.DISCREPANCY):
-        return Code.PAYMENT_HELD, f"the processor shows a refund of this payment that the database had forgotten; close {found['id']} first"
-    return Code.PAYMENT_HELD, f"{found['id']} of the same payment is not what was approved; it has to be settled first"
+    if is_id(found, Prefix.DISCREPANCY):
+        return Code.PAYMENT_HELD, f"the processor shows a refund of this payment that the database had forgotten; close {found} first"
+    return Code.PAYMENT_HELD, f"{found} of the same payment is not what was approved; it has to be settled first"

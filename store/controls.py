@@ -41,6 +41,8 @@ class Control:
 
 
 READ = Query(select(controls).where(controls.c.scope == EVERYTHING))
+MODE = select(controls.c.mode).where(controls.c.scope == literal(EVERYTHING)).scalar_subquery().label("mode")
+"""The mode as a column of another statement. Null, where the row is not there, is not ``live``."""
 _HELD_AT_MOST = "6s"
 _SHARE_LOCK = Query(
     select(

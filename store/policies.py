@@ -34,6 +34,12 @@ def _newest(*columns: Any, at: ColumnElement[Any] | None = None) -> Any:
 
 IN_FORCE = Query(_newest(policy_versions.c.version, policy_versions.c.hash))
 
+NEWEST = tuple(
+    _newest(column).correlate(None).scalar_subquery().label(name)
+    for column, name in ((policy_versions.c.version, "newest_version"), (policy_versions.c.hash, "newest_hash"))
+)
+"""The same as two columns of another statement (null where none was ever published), for :func:`applied`."""
+
 PLACED = tuple(
     _newest(column, at=orders.c.placed_at).correlate(orders).scalar_subquery().label(name)
     for column, name in ((policy_versions.c.version, "placed_version"), (policy_versions.c.hash, "placed_hash"))
@@ -84,12 +90,13 @@ async def parsed(connection: AsyncConnection, row: Row | None) -> InForce:
     return InForce(row["version"], row["hash"], policy)
 
 
-async def applied(connection: AsyncConnection, newest: Row | None, order: Mapping[Any, Any], at: datetime) -> Applied:
-    """What judges a refund of an order, from what :data:`IN_FORCE` found and the order's :data:`PLACED` columns. Asks the database for nothing that is known.
+async def applied(connection: AsyncConnection, order: Mapping[Any, Any], at: datetime) -> Applied:
+    """What judges a refund of an order, from its :data:`NEWEST` and :data:`PLACED` columns. Asks the database for nothing that is known.
 
     Raises as :func:`in_force` does. An order that would be placed in the future has today's return rules.
     """
-    now = await parsed(connection, newest)
+    newest = {"version": order["newest_version"], "hash": order["newest_hash"]}
+    now = await parsed(connection, newest if newest["hash"] else None)
     if order["placed_at"] is None:
         return Applied(now.version, now.hash, now.policy, now, "not_known")
     if order["placed_at"] > at or order["placed_version"] == now.version:

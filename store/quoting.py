@@ -58,7 +58,6 @@ class Judged:
     figures: Refundable
     facts: Facts
     decision: PolicyDecision
-    control: controls.Control
     breakdown: Breakdown | None = None
     planned: Planned = NOTHING_PLANNED
 
@@ -88,7 +87,9 @@ _ORDER = Query(
         payments.c.tender,
         select(func.count()).where(_siblings.c.order_id == orders.c.id, _siblings.c.amount > 0).scalar_subquery().label("payments"),
         select(processor_binding.c.account).scalar_subquery().label("account"),
+        *policies.NEWEST,
         *policies.PLACED,
+        controls.MODE,
         *REQUESTER,
     )
     .join(payments, payments.c.order_id == orders.c.id)
@@ -122,13 +123,11 @@ async def judge(
     """
     async with pipelined(connection):
         customer = await (_LOCK_CUSTOMER if locking else _CUSTOMER).ask(connection, customer=change["customer_id"])
-        newest = await policies.IN_FORCE.ask(connection, at=change.at)
-        ordered = await _ORDER.ask(connection, payment=asked.payment_id, requester=change["requester_id"])
+        ordered = await _ORDER.ask(connection, payment=asked.payment_id, requester=change["requester_id"], at=change.at)
         claimed = await CLAIMS.ask(connection, **claiming(asked.payment_id, besides=change.id))
         taken = await lines.TAKEN.ask(connection, **claiming(asked.payment_id, besides=change.id))
-        controlled = await controls.READ.ask(connection)
     order, figures = await ordered.one(), fold(state, await claimed.all())
-    force = await policies.applied(connection, await newest.first(), order, change.at)
+    force = await policies.applied(connection, order, change.at)
     if change["group_id"]:
         priced = await lines.of_group(connection, order, asked.units, change["group_id"])
     else:
@@ -175,8 +174,7 @@ async def judge(
     if planned.refusal is not None and decision.outcome == "proceed":
         code, why = planned.refusal.value, planned.why
         decision = replace(decision, outcome="deny", consent=False, review=None, code=code, explanation=why)
-    control = controls.Control(**await controlled.one())
-    return Judged(force, order, order["account"], figures, facts, decision, control, priced.breakdown, planned)
+    return Judged(force, order, order["account"], figures, facts, decision, priced.breakdown, planned)
 
 
 async def _plan(
@@ -316,7 +314,7 @@ async def _write(
         await _REVISE.ask(connection, **row)
         if proceeding:
             await _take(connection, change, state, judged, revision)
-        await _move(connection, change, row, decision, why_no_terms, judged.control)
+        await _move(connection, change, row, decision, why_no_terms, judged.order["mode"])
 
 
 async def _take(connection: AsyncConnection, change: Change, state: PaymentState, judged: Judged, revision: int) -> None:
@@ -342,7 +340,7 @@ async def _move(
     row: dict[str, Any],
     decision: PolicyDecision,
     why_no_terms: str | None,
-    control: controls.Control,
+    mode: str,
 ) -> None:
     recorded: list[Row] = []
     if decision.outcome == "deny":
@@ -368,7 +366,7 @@ async def _move(
             role="customer",
         )
         recorded.append(consent)
-    await advance(connection, change, row, recorded, control)
+    await advance(connection, change, row, recorded, mode)
 
 
 def _recorded(facts: Facts) -> dict[str, Any]:

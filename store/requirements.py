@@ -151,17 +151,17 @@ async def advance_to_unmet(connection: AsyncConnection, change: Change, revision
     async with pipelined(connection):
         decided = await DECISIONS.ask(connection, refund=change.id, number=change["revision"])
         controlled = await controls.READ.ask(connection)
-    control = controls.Control(**await controlled.one())
-    await advance(connection, change, revision, list[Row](await decided.all()), control, actor=actor)
+    mode = (await controlled.one())["mode"]
+    await advance(connection, change, revision, list[Row](await decided.all()), mode, actor=actor)
 
 
 async def advance(
-    connection: AsyncConnection, change: Change, revision: Row, recorded: list[Row], control: controls.Control, *, actor: str = SYSTEM
+    connection: AsyncConnection, change: Change, revision: Row, recorded: list[Row], mode: str, *, actor: str = SYSTEM
 ) -> None:
     """Move the refund to the first requirement of its revision that is unmet: consent, then review; with none left it is approved.
 
-    ``recorded`` is every decision on that revision. In draft mode, and in a tier of which the policy makes drafts, it becomes ``drafted`` instead of approved.
-    The caller holds the refund's lock and saves. In a pipeline, or outside of one.
+    ``recorded`` is every decision on that revision. In any ``mode`` of the installation but ``live``, and in a tier of which the policy makes drafts, it becomes
+    ``drafted`` instead of approved. The caller holds the refund's lock and saves. In a pipeline, or outside of one.
     """
     required = Required.of(revision["decision"])
     terms_hash: str | None = revision["terms_hash"]
@@ -193,7 +193,7 @@ async def advance(
             person=f"policy:{version}",
             role="policy",
         )
-    drafted = control.mode == "draft" or revision["decision"].get("draft", False)
+    drafted = mode != "live" or revision["decision"].get("draft", False)
     change.put(queue=None, review_by=None, wake_at=None)
     change.move(Event.DRAFT if drafted else Event.APPROVE, actor=actor, revision=change["revision"], terms_hash=terms_hash)
 

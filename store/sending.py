@@ -27,6 +27,7 @@ from store.changes import Change
 from store.sql import Query, Row, pipelined
 from store.tables import refunds
 
+_HALF_OPEN = Query(text("SELECT 1 FROM breakers WHERE state = 'half_open' LIMIT 1"))
 _HALF_OPEN_LOCK = Query(text(f"SELECT CAST(pg_advisory_xact_lock({0x425245414B}) AS text) FROM breakers WHERE state = 'half_open' LIMIT 1"))
 _LET_THROUGH = Query(
     text(
@@ -93,11 +94,7 @@ async def room(connection: AsyncConnection, change: Change, revision: Row, polic
     async with pipelined(connection):
         first = await limits.ask(connection, policy, subject, Stage.RESERVED, at, besides=change.id, locking=locking, only=late)
         asked = await limits.ask(connection, policy, subject, Stage.SENT, at, besides=change.id, locking=locking)
-        if locking:
-            await _HALF_OPEN_LOCK.ask(connection)
-        given = {"by_agent": subject.by_agent, "agent": subject.agent, "processor": processor}
-        given |= {"per_hour": json.dumps({rule.name: rule.half_open_per_hour for rule in policy.breakers})}
-        full = await _LET_THROUGH.ask(connection, refund=change.id, hour_ago=at - timedelta(hours=1), **given)
+        half_open = await (_HALF_OPEN_LOCK if locking else _HALF_OPEN).ask(connection)
     if (refusal := _fits_late(policy, late, await limits.answered(connection, first, uses["worth"]))) is not None:
         return Room(uses, refusal, at if refusal[0] is Code.TERMS_EXPIRED else at + timedelta(seconds=pacing.LIMITED_S))
     found = await limits.answered(connection, asked, uses["worth"])
@@ -107,7 +104,7 @@ async def room(connection: AsyncConnection, change: Change, revision: Row, polic
         limit = by_name[refused.name]
         looks_at = await _turn(connection, change, limit, refused.opens_at, refused.own)
         return Room(uses, (Code.LIMIT_EXCEEDED, why(limit, refused, policy.base)), looks_at)
-    if (breaker := await full.first()) is not None:
+    if await half_open.first() and (breaker := await _full(connection, change, subject, policy, processor)) is not None:
         opens_at = breaker["oldest"] + timedelta(hours=1)
         words = f"breaker {breaker['name']} is half-open: {shown(breaker['per_hour'], None)} in one hour went; the next may go at {rfc3339(opens_at)}"
         return Room(uses, (Code.BREAKER_OPEN, words), min(opens_at, at + timedelta(seconds=pacing.LIMITED_S)))
@@ -116,6 +113,19 @@ async def room(connection: AsyncConnection, change: Change, revision: Row, polic
             connection, change, policy, [standing(by_name[one.name], one, policy.base) for one in states if one.warns]
         )
     return Room(uses, uncounted=bool(late))
+
+
+async def _full(connection: AsyncConnection, change: Change, subject: limits.Subject, policy: Policy, processor: str) -> Row | None:
+    """The half-open breaker that lets nothing more through just now, or ``None``."""
+    return await _LET_THROUGH.first(
+        connection,
+        refund=change.id,
+        hour_ago=change.at - timedelta(hours=1),
+        by_agent=subject.by_agent,
+        agent=subject.agent,
+        processor=processor,
+        per_hour=json.dumps({rule.name: rule.half_open_per_hour for rule in policy.breakers}),
+    )
 
 
 def _not_counted_yet(policy: Policy, subject: limits.Subject, revision: Row) -> tuple[LimitRule, ...]:

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 
 from api import ledger as ledger_shapes
 from api import presenting
-from api.services import Services, services_of
+from api.services import Services, TheServices
 from refunds.errors import RefundError
 from store import breakers, chain, events, views
 from store.db import SchemaMismatch
@@ -22,7 +22,7 @@ async def alive() -> dict[str, str]:
 
 
 @router.get("/readyz", summary="Whether it can do its work", responses={503: {"description": "The database cannot be used."}})
-async def ready(services: Services = Depends(services_of)) -> Response:
+async def ready(services: TheServices) -> Response:
     """503 while the database cannot be used. Temporal is reported and not required: without it requests are stored and started later. So is the chain of the
     ledger: nothing waits for its numbers, and people are told when it falls behind."""
     database = "ok"
@@ -44,7 +44,7 @@ async def ready(services: Services = Depends(services_of)) -> Response:
 
 
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
-async def metrics(services: Services = Depends(services_of)) -> Response:
+async def metrics(services: TheServices) -> Response:
     """Counters of this process, how many refunds are open by status, how many events wait or are unmatched, and how the ledger's chain stands."""
     counts = inbox = ledger = opened = None
     try:

@@ -1,15 +1,15 @@
 """What processors send: verified, stored once, acknowledged. Nothing is done about it here."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from api import events, presenting, signatures
 from api.bodies import read_body
 from api.calls import unambiguous
 from api.contract import errors, sent_by_stripe
-from api.services import Services, services_of
+from api.services import Services, TheServices
 from refunds.errors import Code
 from refunds.events import USED, WhyIgnored
 from refunds.processor import STRIPE
@@ -46,7 +46,7 @@ class Received(BaseModel):
     },
     openapi_extra=sent_by_stripe(events.StripeEvent),
 )
-async def stripe_event(request: Request, services: Annotated[Services, Depends(services_of)]) -> Response:
+async def stripe_event(request: Request, services: TheServices) -> Response:
     """Signed instead of carrying a key. Answered 2xx once it is stored, or stored before, or none of ours; sent again by Stripe otherwise, for three days.
 
     An event that is not signed costs a hash of its body and nothing else: it is not parsed, and nothing is written or asked.
