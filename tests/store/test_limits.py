@@ -354,6 +354,7 @@ async def test_twenty_racing_sends_of_which_five_fit_are_five_attempts(world: Wo
     kept = [one for one in opened if isinstance(one, Situation)]
     assert Counter(s.code for s in kept) == {"LIMIT_EXCEEDED": 7}
     assert (world.count("attempts"), used(world, "sent")) == (5, (5, 1_000_000))
+    assert (world.count("operations"), world.count("consumed_decisions")) == (5, 10), "of those without room everything was taken back"
 
 
 async def test_refunds_made_outside_count_for_the_customer_and_for_everyone(world: World) -> None:

@@ -178,6 +178,9 @@ async def test_submitting_locks_stop_then_payment_then_refund_then_limits(world:
     await world.submitting.open_attempt(seen, state)
 
     assert list(locks(sent)) == ["stop", "payments", "refunds", "limits", "breakers"]
+    # What counts everybody is locked when all else is written, and until the commit that is sent with the next statement.
+    limited = next(i for i, s in enumerate(sent) if "pg_advisory_xact_lock(" in s)
+    assert [s.split("(")[0].strip() for s in sent[limited:] if "INSERT" in s or "UPDATE" in s] == ["INSERT INTO limit_uses"]
     # The flag is read in a statement of its own after the lock: one statement would read the flag of its beginning.
     lock, flag = (next(i for i, s in enumerate(sent) if words in s) for words in ("pg_advisory_xact_lock_shared", "FROM controls"))
     assert lock < flag
