@@ -21,7 +21,8 @@ from refunds import points
 Row = Mapping[Any, Any]
 """A row by column names, however it was read."""
 
-_DIALECT = PGDialect_psycopg()
+_DIALECT = PGDialect_psycopg(paramstyle="numeric_dollar")
+"""With PostgreSQL's own ``$1``: what is compiled is sent as it is, where the driver would take ``%(name)s`` apart, a long statement each time it is sent."""
 
 
 class Answer:
@@ -52,6 +53,7 @@ class Query:
     def __init__(self, statement: Executable) -> None:
         compiled = cast(Any, statement).compile(dialect=_DIALECT)
         self._text: bytes = compiled.string.encode()
+        self._order: tuple[str, ...] = tuple(compiled.positiontup)
         self._given: dict[str, Any] = dict(compiled.params)
         self._needed = frozenset(name for name, bind in compiled.binds.items() if bind.required)
         self._json = frozenset(name for name, bind in compiled.binds.items() if isinstance(bind.type, JSON))
@@ -87,8 +89,8 @@ class Query:
         for name in self._json:
             if given.get(name) is not None:
                 given[name] = Jsonb(given[name])
-        cursor = driver(connection).cursor(row_factory=dict_row)
-        return await cursor.execute(self._text, given, prepare=True)
+        cursor = psycopg.AsyncRawCursor(driver(connection), row_factory=dict_row)
+        return await cursor.execute(self._text, [given[name] for name in self._order], prepare=True)
 
 
 def _there(row: dict[str, Any] | None, *asked_by: str) -> dict[str, Any]:

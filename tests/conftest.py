@@ -14,8 +14,8 @@ temporal_env      session   temporalio.testing.WorkflowEnvironment with time ski
                             `temporal_env.with_time_skipping_disabled()`, then `temporal_env.fast_forward(handle, delta)`
 sandbox_server    session   Sandbox: the payment sandbox as a program of its own: `.url`, `.control(method, path, json)`
 sandbox           function  the same, emptied for this test
-open_home         function  a new directory under the system's temporary one that other accounts can enter (pytest's
-                            tmp_path is closed to them, and a database started by root must get there); removed afterwards
+open_home         function  a new directory that other accounts can enter (pytest's tmp_path is closed to them, and a database started by root
+                            must get there), in memory where there is room, else under the system's temporary one; removed afterwards
 """
 
 import contextlib
@@ -46,6 +46,9 @@ from tests import witness
 
 ROOT = Path(__file__).parents[1]
 START_SECONDS = 60
+IN_MEMORY = Path("/dev/shm")
+ROOM = 4 * 2**30
+"""So many bytes free, in memory and in its file system, and the services' files are there."""
 T = TypeVar("T")
 _numbers = itertools.count(1)
 
@@ -94,9 +97,19 @@ class Sandbox:
         return answer.json() if answer.content else None
 
 
+def _quickest() -> Path | None:
+    """Where files that are thrown away cost least: in memory, if there is room and nobody named another place; else ``None``, the usual one.
+
+    Each test has a database of its own. Copying one takes 20 ms in memory; on a disk 40 to 400, most of what a test of the store takes.
+    """
+    if "TMPDIR" in os.environ or not os.access(IN_MEMORY, os.W_OK | os.X_OK):
+        return None
+    return IN_MEMORY if min(shutil.disk_usage(IN_MEMORY).free, psutil.virtual_memory().available) >= ROOM else None
+
+
 @contextlib.contextmanager
 def open_directory() -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="refunds-test-"))
+    directory = Path(tempfile.mkdtemp(prefix="refunds-test-", dir=_quickest()))
     directory.chmod(0o711)
     try:
         yield directory

@@ -57,7 +57,7 @@ SETTINGS = {
     "log_checkpoints": "off",
 }
 # For throw-away databases of tests only: several times faster, and wrong after a power cut.
-THROW_AWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "scram_iterations": "1"}
+THROW_AWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "scram_iterations": "1", "max_wal_size": "256MB"}
 """For data that is thrown away: tests open some twenty connections each, and four thousand rounds of hashing a password are most of what one costs."""
 
 
