@@ -16,6 +16,7 @@ sandbox_server    session   Sandbox: the payment sandbox as a program of its own
 sandbox           function  the same, emptied for this test
 open_home         function  a new directory that other accounts can enter (pytest's tmp_path is closed to them, and a database started by root
                             must get there), in memory where there is room, else under the system's temporary one; removed afterwards
+figures          function  takes a line that is shown at the end of the run, whichever process the test ran in
 """
 
 import contextlib
@@ -60,6 +61,23 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+_FIGURE = "figure"
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    return lambda line: request.node.user_properties.append((_FIGURE, line))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [report for reports in terminalreporter.stats.values() for report in reports if isinstance(report, pytest.TestReport)]
+    lines = [line for report in reports if report.when == "call" for name, line in report.user_properties if name == _FIGURE]
+    if lines:
+        terminalreporter.section("figures")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 @dataclass(frozen=True)

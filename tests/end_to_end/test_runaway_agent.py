@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import Counter
-
-import pytest
+from collections.abc import Callable
 
 from refunds.clock import parse_rfc3339
 from tests.end_to_end.whole import POLICY, Goods, Whole
@@ -32,7 +31,7 @@ async def asked_at_once(whole: Whole, goods: list[Goods], who: str) -> list[dict
 
 
 async def test_an_agent_that_asks_as_fast_as_it_can_moves_no_more_than_the_policy_permits(
-    whole: Whole, capsys: pytest.CaptureFixture[str]
+    whole: Whole, figures: Callable[[str], None]
 ) -> None:
     await whole.hire("runaway", "agent", ("requester",), integration="help-desk")  # of whom nothing counts yet
     await publish(whole, POLICY.read_text() + LIMITS)
@@ -47,10 +46,9 @@ async def test_an_agent_that_asks_as_fast_as_it_can_moves_no_more_than_the_polic
 
     seen = Counter((view["status"], view["code"]) for view in views)
     moved = [amount for one in goods for amount in (await whole.truth(one.intent)).amounts]
-    with capsys.disabled():
-        print(
-            f"\nrunaway agent over the API: asked {ASKS} times; moved {len(moved)} refunds of {sum(moved)}; the policy permits {MOST} of {MOST * EACH}"
-        )
+    figures(
+        f"runaway agent over the API: asked {ASKS} times; moved {len(moved)} refunds of {sum(moved)}; the policy permits {MOST} of {MOST * EACH}"
+    )
     assert seen[("denied", "LIMIT_EXCEEDED")] == ASKS - MOST
     assert (len(moved), sum(moved)) == (MOST, MOST * EACH)
     refused = next(view for view in views if view["status"] == "denied")

@@ -5,10 +5,9 @@ Whatever it asks, no more moves than what the policy in force permits, which is 
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-
-import pytest
 
 from refunds.clock import parse_rfc3339
 from refunds.limits import Who
@@ -134,7 +133,7 @@ class Runaway:
 
 
 async def test_an_agent_that_runs_away_for_a_weekend_moves_no_more_than_the_policy_permits(
-    world: World, capsys: pytest.CaptureFixture[str]
+    world: World, figures: Callable[[str], None]
 ) -> None:
     source = with_limits(*LIMITS)
     await world.policy(source)
@@ -157,11 +156,10 @@ async def test_an_agent_that_runs_away_for_a_weekend_moves_no_more_than_the_poli
     sent = "attempts a JOIN operations o ON o.id = a.operation_id WHERE a.opened_at < %s"
     [moved] = world.rows(f"SELECT count(*) AS n, coalesce(sum(o.amount), 0)::bigint AS amount FROM {sent}", SATURDAY + WEEKEND)
     bound = Bound.of(load_policy(source), SATURDAY, SATURDAY + WEEKEND)
-    with capsys.disabled():
-        print(
-            f"\nrunaway agent, 48 h: asked {agent.asked} times, refused {agent.refused}; moved {moved['n']} refunds of {Money(moved['amount'], 'USD')};"
-            f" the policy permits {bound.refunds} refunds and {Money(bound.amount, 'USD')}"
-        )
+    figures(
+        f"runaway agent, 48 h: asked {agent.asked} times, refused {agent.refused}; moved {moved['n']} refunds of {Money(moved['amount'], 'USD')};"
+        f" the policy permits {bound.refunds} refunds and {Money(bound.amount, 'USD')}"
+    )
     assert moved["n"] <= bound.refunds
     assert moved["amount"] <= bound.amount
     assert moved["n"] >= bound.refunds // 2, "the bound is no empty one: the agent came near it"

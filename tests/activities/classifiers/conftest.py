@@ -1,7 +1,6 @@
-"""A small OpenAI-compatible server on loopback that answers as each test scripts it, and the figures that the measuring tests print.
+"""A small OpenAI-compatible server on loopback that answers as each test scripts it.
 
-Fixtures: ``model_server`` (a :class:`ModelServer`), ``reader`` (makes a :class:`ModelClassifier` that talks to it and closes it), ``figures`` (a function
-that puts a line into pytest's terminal summary).
+Fixtures: ``model_server`` (a :class:`ModelServer`), ``reader`` (makes a :class:`ModelClassifier` that talks to it and closes it).
 """
 
 import asyncio
@@ -12,13 +11,11 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from pytest import Config, FixtureRequest, StashKey, TerminalReporter
 
 from activities.classifiers.model import ModelClassifier
 from refunds.settings import ClassifierKind, Settings
 
 KEY = "key-of-this-test"
-_FIGURES: StashKey[list[str]] = StashKey()
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
@@ -145,16 +142,3 @@ async def reader(model_server: ModelServer) -> AsyncIterator[Callable[..., Model
     yield make
     for one in made:
         await one.aclose()
-
-
-@pytest.fixture
-def figures(request: FixtureRequest) -> Callable[[str], None]:
-    return request.config.stash.setdefault(_FIGURES, []).append
-
-
-def pytest_terminal_summary(terminalreporter: TerminalReporter, config: Config) -> None:
-    lines = config.stash.get(_FIGURES, [])
-    if lines:
-        terminalreporter.section("classifier figures")
-        for line in lines:
-            terminalreporter.write_line(line)
