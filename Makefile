@@ -34,8 +34,9 @@ demo: $(STAMP) ## start everything, send sample refunds, show what becomes of th
 up: $(STAMP) ## start the local stack alone and keep it running
 	@$(BIN)/refunds up
 
+# Each process has services of its own. A file stays in one process, in the order it was written.
 test: $(STAMP) ## run the whole test suite; starts every service it needs
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench: $(STAMP) ## measure speed; figures also go to .local/bench.json
 	@$(BIN)/python -m tests.bench
