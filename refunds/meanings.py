@@ -422,7 +422,7 @@ CATALOGUE: dict[Code, Meaning] = {
     ),
     _C.STORE_UNAVAILABLE: Meaning(
         503,
-        "The database cannot be reached; nothing was stored.",
+        "The database cannot be reached; nothing was stored, or a repeated call finds what was.",
         "Repeat with the same Idempotency-Key after Retry-After seconds.",
         retryable=True,
     ),

@@ -8,11 +8,14 @@ from functools import cached_property
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import text
+from psycopg.pq import PipelineStatus
+from sqlalchemy import event, text
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine.interfaces import AdaptedConnection, DBAPIConnection
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from refunds import points
 from refunds.clock import Clock
@@ -45,13 +48,15 @@ class Database:
     async def begin(self) -> AsyncIterator[AsyncConnection]:
         """Open one transaction: committed when the block ends, rolled back when it raises.
 
-        Raises ``STORE_UNAVAILABLE`` when PostgreSQL cannot be reached or a lock was not had in time; nothing of the block is stored then.
+        Raises ``STORE_UNAVAILABLE`` when PostgreSQL cannot be reached or a lock was not had in time: nothing of the block is stored then, or all of it where
+        the connection was lost after the commit had left, so whoever repeats finds it. Who is cancelled is so, also when the connection is lost over it.
         """
         await self._opened()
         with points.Transaction() as transaction:
-            async with _translated(), self.engine.begin() as connection:
-                yield connection
-                await transaction.committing()
+            async with _translated() as block, self.engine.begin() as connection:
+                with block:
+                    yield connection
+                    await transaction.committing()
             await transaction.committed()
 
     @asynccontextmanager
@@ -112,24 +117,45 @@ class Database:
         await self.engine.dispose()
 
 
+class _Block:
+    """The block of a transaction: whether it was begun, and whether it was cancelled."""
+
+    begun = cancelled = False
+
+    def __enter__(self) -> None:
+        self.begun = True
+
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        self.cancelled = kind is asyncio.CancelledError
+
+
+_TIMED_OUT = (psycopg.errors.TransactionTimeout, psycopg.errors.IdleInTransactionSessionTimeout)
+"""The server's last words before it ends a connection; the driver takes them for a bug of ours."""
+
+
 @asynccontextmanager
-async def _translated() -> AsyncIterator[None]:
+async def _translated() -> AsyncIterator[_Block]:
+    block = _Block()
     try:
-        yield
-    except (OperationalError, InterfaceError, PoolTimeout, psycopg.OperationalError, psycopg.InterfaceError, OSError) as error:
-        raise RefundError(Code.STORE_UNAVAILABLE, _why(error)) from error
+        yield block
+    except (OperationalError, InterfaceError, PoolTimeout, psycopg.OperationalError, psycopg.InterfaceError, *_TIMED_OUT, OSError) as error:
+        if block.cancelled:  # taking the transaction back is what failed; a loop that goes on after this error must not go on
+            raise asyncio.CancelledError from error
+        raise RefundError(Code.STORE_UNAVAILABLE, _why(error, begun=block.begun)) from error
     except DBAPIError as error:
         if error.connection_invalidated:
-            raise RefundError(Code.STORE_UNAVAILABLE, _why(error)) from error
+            raise RefundError(Code.STORE_UNAVAILABLE, _why(error, begun=block.begun)) from error
         raise
 
 
-def _why(error: Exception) -> str:
+def _why(error: Exception, *, begun: bool) -> str:
     cause = getattr(error, "orig", error)
-    if isinstance(cause, psycopg.errors.LockNotAvailable):
+    if isinstance(cause, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected):
         return "Another change holds the same rows; repeat in a moment."
-    if isinstance(cause, psycopg.errors.QueryCanceled):
+    if isinstance(cause, psycopg.errors.QueryCanceled | psycopg.errors.TransactionTimeout):
         return "The database took too long; repeat in a moment."
+    if begun and getattr(cause, "sqlstate", None) is None:
+        return "The connection to the database was lost; repeat, and what was stored before that is found again."
     return "The database cannot be reached; nothing was stored."
 
 
@@ -166,7 +192,16 @@ def connect(url: str, clock: Clock, settings: Settings, *, name: str) -> Databas
         connect_args={"options": options, "application_name": f"refunds-{name}", "connect_timeout": 5},
         execution_options=vaults.options(master_keys.of(settings)),
     )
+    event.listen(engine.sync_engine, "checkin", _given_back)
     return Database(engine, clock, address)
+
+
+def _given_back(connection: DBAPIConnection | None, entry: ConnectionPoolEntry) -> None:
+    """Throw a connection away that comes back in pipeline mode, where it stays when a task is cancelled just as it begins one: whoever had it next would not
+    get the answers to their statements."""
+    driver = connection.driver_connection if isinstance(connection, AdaptedConnection) else None
+    if isinstance(driver, psycopg.AsyncConnection) and driver.pgconn.pipeline_status != PipelineStatus.OFF:
+        entry.invalidate()
 
 
 class Listener:
