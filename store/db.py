@@ -154,7 +154,9 @@ def _why(error: Exception, *, begun: bool) -> str:
         return "Another change holds the same rows; repeat in a moment."
     if isinstance(cause, psycopg.errors.QueryCanceled | psycopg.errors.TransactionTimeout):
         return "The database took too long; repeat in a moment."
-    if begun and getattr(cause, "sqlstate", None) is None:
+    if begun and (
+        getattr(cause, "sqlstate", None) is None or isinstance(cause, psycopg.errors.AdminShutdown | psycopg.errors.CrashShutdown)
+    ):
         return "The connection to the database was lost; repeat, and what was stored before that is found again."
     return "The database cannot be reached; nothing was stored."
 
