@@ -75,8 +75,8 @@ class Receipts(OperationRows):
     async def receipt(self, operation: Operation, refund: ProcessorRefund, *, attempt: Attempt | None) -> Situation:
         """Store the processor's refund id as the first act, then compare with what was approved, then move.
 
-        Converges: whoever comes second finds the receipt and changes nothing. ``attempt`` is ``None`` when the refund was found by looking it up; then
-        every uncertain attempt is answered by it.
+        Converges: whoever comes second finds the receipt and moves nothing; that it came is entered. ``attempt`` is ``None`` when the refund was found by
+        looking it up; then every uncertain attempt is answered by it.
         """
         async with self.database.begin() as connection:
             change = await self._locked(connection, operation)
