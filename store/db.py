@@ -66,8 +66,9 @@ class Database:
         Raises ``STORE_UNAVAILABLE`` as :meth:`begin` does.
         """
         await self._opened()
-        async with _translated(), self._each_by_itself.connect() as connection:
-            yield connection
+        async with _translated() as block, self._each_by_itself.connect() as connection:
+            with block:
+                yield connection
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[AsyncConnection]:
@@ -118,7 +119,7 @@ class Database:
 
 
 class _Block:
-    """The block of a transaction: whether it was begun, and whether it was cancelled."""
+    """What is done over a connection: whether it was begun, and whether it was cancelled."""
 
     begun = cancelled = False
 

@@ -133,6 +133,13 @@ async def test_a_lost_connection_promises_nothing_about_what_was_stored(world: W
     assert lost.value.code is Code.STORE_UNAVAILABLE
 
 
+async def test_a_lost_connection_promises_nothing_about_one_statement_either(world: World, known: list[str]) -> None:
+    with pytest.raises(RefundError, match="what was stored before that is found again"):
+        async with world.payments.one() as connection:
+            world.rows("SELECT pg_terminate_backend(%s, 5000)", await _PID.value(connection))
+            await _WRITE.do(connection, payment_id=known[0], read_at=world.clock.at, body={})
+
+
 async def test_two_that_wait_for_each_other_are_told_so_and_one_goes_on(world: World, known: list[str]) -> None:
     both = asyncio.Barrier(2)
 
