@@ -23,11 +23,9 @@ import contextlib
 import gc
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,14 +42,17 @@ from deploy.local import ports, processes, temporal
 from deploy.local.postgres import OWNER, PostgresServer
 from deploy.local.processes import Command, Identity, wait_until
 from tests import witness
+from tests.thrown_away import clear_leftovers, open_directory
 
 ROOT = Path(__file__).parents[1]
 START_SECONDS = 60
-IN_MEMORY = Path("/dev/shm")
-ROOM = 4 * 2**30
-"""So many bytes free, in memory and in its file system, and the services' files are there."""
 T = TypeVar("T")
 _numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # the processes that share a run's work leave it to the one that shares it out
+        clear_leftovers()
 
 
 def pytest_collection_finish() -> None:
@@ -113,26 +114,6 @@ class Sandbox:
         answer = httpx.request(method, f"{self.url}/_sandbox{path}", json=json, timeout=10)
         answer.raise_for_status()
         return answer.json() if answer.content else None
-
-
-def _quickest() -> Path | None:
-    """Where files that are thrown away cost least: in memory, if there is room and nobody named another place; else ``None``, the usual one.
-
-    Each test has a database of its own. Copying one takes 20 ms in memory; on a disk 40 to 400, most of what a test of the store takes.
-    """
-    if "TMPDIR" in os.environ or not os.access(IN_MEMORY, os.W_OK | os.X_OK):
-        return None
-    return IN_MEMORY if min(shutil.disk_usage(IN_MEMORY).free, psutil.virtual_memory().available) >= ROOM else None
-
-
-@contextlib.contextmanager
-def open_directory() -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="refunds-test-", dir=_quickest()))
-    directory.chmod(0o711)
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory)
 
 
 @contextlib.contextmanager
