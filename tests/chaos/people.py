@@ -130,8 +130,9 @@ class People:
             except httpx.TransportError:
                 answer = None
             if answer is not None and answer.status_code == 200:
-                with contextlib.suppress(ValueError):  # cut off on the way, by a fault that was meant for the product: the key finds it again
+                with contextlib.suppress(ValueError):
                     return answer.json()
+                # It was cut off on the way, by a fault that was meant for the product: the key finds it again.
             if answer is not None and answer.status_code in (400, 404):
                 raise Refusal(f"{path} was answered {answer.status_code}: {answer.text[:300]}")
             await asyncio.sleep(0.2)
