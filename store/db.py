@@ -139,14 +139,12 @@ async def _translated() -> AsyncIterator[_Block]:
     block = _Block()
     try:
         yield block
-    except (OperationalError, InterfaceError, PoolTimeout, psycopg.OperationalError, psycopg.InterfaceError, *_TIMED_OUT, OSError) as error:
+    except (DBAPIError, PoolTimeout, psycopg.OperationalError, psycopg.InterfaceError, *_TIMED_OUT, OSError) as error:
+        if isinstance(error, DBAPIError) and not (isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated):
+            raise
         if block.cancelled:  # taking the transaction back is what failed; a loop that goes on after this error must not go on
             raise asyncio.CancelledError from error
         raise RefundError(Code.STORE_UNAVAILABLE, _why(error, begun=block.begun)) from error
-    except DBAPIError as error:
-        if error.connection_invalidated:
-            raise RefundError(Code.STORE_UNAVAILABLE, _why(error, begun=block.begun)) from error
-        raise
 
 
 def _why(error: Exception, *, begun: bool) -> str:

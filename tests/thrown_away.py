@@ -25,7 +25,8 @@ def open_directory() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_quickest()))
     directory.chmod(0o711)
     new = directory / f"{HELD}-soon"
-    with new.open("x") as held:
+    new.touch(0o600)  # so that another account, which could not end our servers, does not try to
+    with new.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         new.rename(directory / HELD)  # it appears locked, so nobody takes the directory for one that was left behind
         try:
